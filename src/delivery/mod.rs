@@ -1,0 +1,2 @@
+//! How callers learn what became of their messages.
+pub mod block;

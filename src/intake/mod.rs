@@ -1,0 +1,4 @@
+//! Where callers hand messages over.
+pub mod budget;
+pub mod chunk;
+pub mod head;
