@@ -8,4 +8,5 @@ mod engine;
 mod error;
 mod intake;
 mod message;
+mod net;
 mod protocol;

@@ -8,6 +8,7 @@ use crate::error::DeliveryError;
 use crate::intake::chunk::Chunk;
 use crate::protocol::compression::Codec;
 use crate::protocol::frame::Frame;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,8 +55,24 @@ pub enum CloseReason {
     TimedOut,
     /// A frame longer than we accept, or negative.
     BadLength(i32),
+    /// Something else than a Kafka broker answers there, by its first bytes: in words.
+    NotKafka(&'static str),
     /// Anything else, in words.
     Io(String),
+}
+
+/// The cause only: whoever tells it knows the address.
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Eof => f.write_str("the other side closed the connection"),
+            CloseReason::Refused => f.write_str("connection refused"),
+            CloseReason::TimedOut => f.write_str("no connection in time"),
+            CloseReason::BadLength(len) => write!(f, "an answer with the length {len}: no Kafka broker"),
+            CloseReason::NotKafka(words) => f.write_str(words),
+            CloseReason::Io(words) => f.write_str(words),
+        }
+    }
 }
 
 /// What is to be done, in this order.
