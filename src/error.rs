@@ -39,11 +39,12 @@ pub enum TimestampType {
 }
 
 /// A message that was not delivered, with the reason and its bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct Dropped {
     /// Why.
     pub error: Arc<DeliveryError>,
-    /// The message.
+    /// The message. Empty only if the worker died ([`Cause::WorkerDied`]): it had the bytes.
     pub message: OwnedMessage,
 }
 
@@ -285,6 +286,27 @@ pub enum FlushError {
     },
     /// This process is a forked child.
     #[error("this process was forked after the producer was made: make a new one")]
+    Forked,
+}
+
+/// Waiting for a receipt did not end with everything delivered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// A message was dropped: the first one, if several were.
+    #[error(transparent)]
+    Dropped(#[from] Dropped),
+    /// The time is over and there are messages without a verdict; the receipt can be waited for again.
+    #[error("no verdict yet")]
+    TimedOut,
+    /// Called on the callback's thread of the same producer: the verdict might have to pass through it.
+    #[error("called from the delivery callback, which it would wait for")]
+    WouldDeadlock,
+    /// The call had no messages: there is nothing to have a verdict.
+    #[error("the call had no messages")]
+    NoMessage,
+    /// This process is a forked child: the verdict comes to its parent.
+    #[error("this process was forked after the producer was made: the verdict comes to its parent")]
     Forked,
 }
 

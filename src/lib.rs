@@ -9,4 +9,32 @@ mod error;
 mod intake;
 mod message;
 mod net;
+mod producer;
 mod protocol;
+mod stats;
+
+pub use config::Config;
+pub use delivery::receipt::Receipt;
+pub use delivery::run::DeliveryRun;
+pub use error::{
+    Cause, ConfigError, Delivered, DeliveryError, Dropped, Fate, FlushError, NotReady, SendError, StartError,
+    TimestampType, WaitError,
+};
+pub use message::{Header, Message, OwnedMessage};
+pub use producer::{Producer, ProducerBuilder, StopEnd, StopReport};
+pub use protocol::error_code::ErrorCode;
+pub use stats::{BrokerStatus, LatencySummary, PartitionStatus, Stats, Status};
+
+/// The crate's insides, for its own tests. No promises.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod internal {
+    macro_rules! shown {
+        ($($module:ident),*) => {
+            $(pub mod $module {
+                pub use crate::$module::*;
+            })*
+        };
+    }
+    shown!(config, delivery, engine, intake, protocol);
+}

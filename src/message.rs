@@ -75,6 +75,65 @@ impl<'a> From<(&'a [u8], &'a [u8])> for Message<'a> {
     }
 }
 
+impl<'a, const N: usize> From<&'a [u8; N]> for Message<'a> {
+    fn from(value: &'a [u8; N]) -> Self {
+        Message::new(value)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Message<'a> {
+    fn from(value: &'a Vec<u8>) -> Self {
+        Message::new(value)
+    }
+}
+
+impl<'a> From<&'a String> for Message<'a> {
+    fn from(value: &'a String) -> Self {
+        Message::new(value.as_bytes())
+    }
+}
+
+impl<'a> From<(&'a str, &'a str)> for Message<'a> {
+    fn from((key, value): (&'a str, &'a str)) -> Self {
+        Message::keyed(key.as_bytes(), value.as_bytes())
+    }
+}
+
+impl<'a> From<&Message<'a>> for Message<'a> {
+    fn from(message: &Message<'a>) -> Self {
+        *message
+    }
+}
+
+impl OwnedMessage {
+    /// Its headers, borrowed: for [`as_message`](Self::as_message).
+    pub fn borrowed_headers(&self) -> Vec<Header<'_>> {
+        self.headers.iter().map(|(name, value)| Header { name, value: value.as_deref() }).collect()
+    }
+
+    /// The message as it was sent, to be sent again:
+    ///
+    /// ```
+    /// # fn again(producer: &steadfast::Producer, dropped: steadfast::Dropped) -> Result<(), steadfast::SendError> {
+    /// let headers = dropped.message.borrowed_headers();
+    /// let receipt = producer.send(&dropped.message.topic, dropped.message.as_message(&headers))?;
+    /// # drop(receipt);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The partition goes along: with a key it is the same one anyway, and the order is kept.
+    pub fn as_message<'a>(&'a self, headers: &'a [Header<'a>]) -> Message<'a> {
+        Message {
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers,
+            timestamp: Some(self.timestamp),
+            partition: self.partition,
+        }
+    }
+}
+
 /// Lengths only: keys and values never get into a log.
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

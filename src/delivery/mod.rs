@@ -1,2 +1,4 @@
 //! How callers learn what became of their messages.
 pub mod block;
+pub mod receipt;
+pub mod run;

@@ -49,13 +49,14 @@ impl Chunk {
         bytes <= self.buf.len() - self.used
     }
 
-    /// Appends a message that `fits`; returns its number in the chunk. `now` is the time of the call.
+    /// Appends a message that `fits`; returns its number in the chunk. `now` is only asked for the first message: a reading
+    /// of the clock costs as much as all the rest.
     #[inline]
-    pub fn append(&mut self, message: &Message<'_>, head: &Head, now: Instant) -> u32 {
+    pub fn append(&mut self, message: &Message<'_>, head: &Head, now: impl FnOnce() -> Instant) -> u32 {
         let len = head.encoded_len();
         head::encode(message, head, &mut self.buf[self.used..self.used + len]);
         if self.messages == 0 {
-            self.opened = now;
+            self.opened = now();
         }
         self.used += len;
         self.charge += head.charge();
