@@ -1,22 +1,12 @@
 //! Wire data only, no policy.
+pub mod api_versions;
+pub mod compression;
+pub mod error_code;
 pub mod frame;
+pub mod header;
+pub mod init_producer_id;
+pub mod metadata;
+pub mod produce;
+pub mod record_batch;
 pub mod varint;
-pub mod compression {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Codec {
-        None = 0,
-        Gzip = 1,
-        Snappy = 2,
-        Lz4 = 3,
-        Zstd = 4,
-    }
-}
-pub mod error_code {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct ErrorCode(pub i16);
-    impl std::fmt::Display for ErrorCode {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            self.0.fmt(f)
-        }
-    }
-}
+pub mod wire;
