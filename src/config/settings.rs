@@ -76,6 +76,8 @@ pub struct Settings {
     /// None: no limit.
     pub delivery_timeout: Option<Duration>,
     pub request_timeout: Duration,
+    /// What brokers are told to wait for the replicas: less than `request_timeout`, so that their answer still arrives.
+    pub ack_timeout: Duration,
     pub batch_retries_limit: Option<u32>,
     pub batch_retry_backoff: Duration,
     pub batch_retry_backoff_max: Duration,
@@ -102,6 +104,8 @@ pub struct Settings {
     pub partitioner_adaptive: bool,
     /// None: leaders are never avoided for being slow.
     pub partitioner_availability_timeout: Option<Duration>,
+    /// Prefer partitions whose leader is in `client_rack` (which then is there).
+    pub partitioner_rack_aware: bool,
     /// How long a topic that the cluster does not know may still appear.
     pub unknown_topic_grace: Duration,
     pub class_overrides: HashMap<ErrorCode, Class>,
