@@ -13,6 +13,7 @@ mod producer;
 mod protocol;
 mod stats;
 
+pub use config::settings::{Acks, Class, Idempotence, RecoveryStrategy, RetryAmbiguous};
 pub use config::Config;
 pub use delivery::receipt::Receipt;
 pub use delivery::run::DeliveryRun;
@@ -22,6 +23,7 @@ pub use error::{
 };
 pub use message::{Header, Message, OwnedMessage};
 pub use producer::{Producer, ProducerBuilder, StopEnd, StopReport};
+pub use protocol::compression::Codec;
 pub use protocol::error_code::ErrorCode;
 pub use stats::{BrokerStatus, LatencySummary, PartitionStatus, Stats, Status};
 

@@ -10,12 +10,21 @@ pub const PREFIX: &str = "class.override.";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub HashMap<ErrorCode, Class>);
 
-/// An error code by its name or its number.
+/// An error code by its name or its number. Success has no other class.
 pub fn code(text: &str) -> Result<ErrorCode, String> {
-    if let Ok(number) = text.parse::<i16>() {
-        return Ok(ErrorCode(number));
+    let known = match text.parse::<i16>() {
+        Ok(number) => Some(ErrorCode::from(number)),
+        Err(_) => ErrorCode::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(text)),
+    };
+    match known {
+        Some(ErrorCode::None | ErrorCode::DuplicateSequenceNumber) => {
+            Err(format!("`{text}` says that the messages are in the log; that can't be changed"))
+        }
+        Some(code) => Ok(code),
+        None => {
+            Err(format!("`{text}` is not an error code: take a name or number, as in docs/classification.md"))
+        }
     }
-    Err(format!("`{text}` is not an error code; take its name (`POLICY_VIOLATION`) or number (`44`)"))
 }
 
 impl Value for Overrides {
@@ -31,12 +40,20 @@ impl Value for Overrides {
 
     fn show(&self, limits: &Limits) -> String {
         let mut entries: Vec<_> =
-            self.0.iter().map(|(code, class)| format!("{}={}", code.0, class.show(limits))).collect();
+            self.0.iter().map(|(code, class)| format!("{}={}", shown(*code), class.show(limits))).collect();
         entries.sort();
         entries.join(", ")
     }
 
     fn allowed(limits: &Limits) -> String {
         Class::allowed(limits)
+    }
+}
+
+/// As `code` reads it: the name, or the number of a code without one.
+fn shown(code: ErrorCode) -> String {
+    match code {
+        ErrorCode::Unknown(number) => number.to_string(),
+        code => code.name().to_owned(),
     }
 }
