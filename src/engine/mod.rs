@@ -1,2 +1,3 @@
 //! The pure engine.
+pub mod classify;
 pub mod io;
