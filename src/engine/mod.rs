@@ -1,3 +1,4 @@
 //! The pure engine.
 pub mod classify;
 pub mod io;
+pub mod partitioner;
