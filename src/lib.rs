@@ -17,6 +17,7 @@ pub use config::settings::{Acks, Class, Idempotence, RecoveryStrategy, RetryAmbi
 pub use config::Config;
 pub use delivery::receipt::Receipt;
 pub use delivery::run::DeliveryRun;
+pub use engine::classify::{classify, Attempt, Ruling, Special, Verdict};
 pub use error::{
     Cause, ConfigError, Delivered, DeliveryError, Dropped, Fate, FlushError, NotReady, SendError, StartError,
     TimestampType, WaitError,

@@ -7,6 +7,11 @@ use crate::config::settings::{Acks, Class};
 use crate::protocol::error_code::ErrorCode;
 use std::collections::HashMap;
 
+#[cfg(test)]
+mod document;
+#[cfg(test)]
+mod tests;
+
 /// How an attempt ended. An attempt is a request with the batch of which at least the first byte was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attempt {
@@ -172,9 +177,9 @@ pub fn classify(
                 .refreshing()
                 .ambiguous()
         }
-        Attempt::TimedOut => after_backoff("the broker may still write it, hang, or be gone")
-            .refreshing()
-            .ambiguous(),
+        Attempt::TimedOut => {
+            after_backoff("the broker may still write it, hang, or be gone").refreshing().ambiguous()
+        }
     }
 }
 
