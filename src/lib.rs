@@ -12,6 +12,8 @@ mod net;
 mod producer;
 mod protocol;
 mod stats;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use config::settings::{Acks, Class, Idempotence, RecoveryStrategy, RetryAmbiguous};
 pub use config::Config;
@@ -40,4 +42,9 @@ pub mod internal {
         };
     }
     shown!(config, delivery, engine, intake, protocol);
+
+    /// The cluster without its sockets.
+    pub mod model {
+        pub use crate::testing::model::*;
+    }
 }

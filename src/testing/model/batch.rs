@@ -1,6 +1,7 @@
 //! A record batch as a broker looks at it: its own reader, so that it can be a witness against the crate's writer.
 
 use super::code;
+use crate::protocol::compression::{self, Codec};
 use bytes::Bytes;
 
 /// Bytes of a batch before its records.
@@ -55,7 +56,10 @@ impl Batch {
     /// Reads the header and compares the checksum; the records themselves are not looked at.
     pub fn parse(bytes: Bytes) -> Result<Batch, Defect> {
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(Defect::corrupt(format!("a batch of {} bytes: shorter than its header", bytes.len())));
+            return Err(Defect::corrupt(format!(
+                "a batch of {} bytes: shorter than its header",
+                bytes.len()
+            )));
         };
         let length = i32_at(header, 8);
         let magic = header[16];
@@ -117,7 +121,13 @@ impl Batch {
         self.attributes & 0b111
     }
 
+    /// Whether its records can be read here: some codecs are features of the crate.
+    pub fn is_readable(&self) -> bool {
+        u8::try_from(self.codec()).ok().and_then(Codec::from_id).is_some_and(Codec::is_built_in)
+    }
+
     /// Size on the wire.
+    #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -160,14 +170,11 @@ pub fn sequence_plus(sequence: i32, count: i32) -> i32 {
 }
 
 fn decompress(codec: i16, raw: Bytes) -> Result<Bytes, Defect> {
-    use crate::protocol::compression::{self, Codec};
-    let codec = match codec {
-        0 => return Ok(raw),
-        1 => Codec::Gzip,
-        2 => Codec::Snappy,
-        3 => Codec::Lz4,
-        _ => Codec::Zstd,
-    };
+    let codec = u8::try_from(codec).ok().and_then(Codec::from_id);
+    let codec = codec.ok_or_else(|| Defect::invalid("no such codec"))?;
+    if codec == Codec::None {
+        return Ok(raw);
+    }
     match compression::decompress(codec, &raw, DECOMPRESSED_LIMIT) {
         Ok(bytes) => Ok(bytes.into()),
         Err(reason) => Err(Defect::corrupt(format!("{codec:?}: {reason}"))),

@@ -57,6 +57,21 @@ impl Model {
         }
     }
 
+    /// Whom this broker takes for a partition's leader, and under which epoch.
+    pub(super) fn known_leader(&self, broker: i32, name: &str, index: i32) -> Option<(i32, i32)> {
+        let index = usize::try_from(index).ok()?;
+        match &self.brokers[&broker].view {
+            Some(view) => {
+                let known = view.topics.get(name)?.partitions.get(index)?;
+                Some((known.leader, known.leader_epoch))
+            }
+            None => {
+                let known = self.topics.get(name)?.partitions.get(index)?;
+                Some((known.leader, known.leader_epoch))
+            }
+        }
+    }
+
     /// Brokers that the cluster counts as its own.
     fn present(&self) -> Vec<i32> {
         self.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, _)| id).collect()
@@ -134,7 +149,13 @@ impl Model {
         Some(described.with_port(broker.port).with_rack(rack))
     }
 
-    fn topic_by_name(&mut self, broker: i32, version: i16, name: &str, create: bool) -> MetadataResponseTopic {
+    fn topic_by_name(
+        &mut self,
+        broker: i32,
+        version: i16,
+        name: &str,
+        create: bool,
+    ) -> MetadataResponseTopic {
         let answer = |code| {
             let name = Some(TopicName(StrBytes::from_string(name.to_owned())));
             MetadataResponseTopic::default().with_name(name).with_error_code(code)
@@ -153,8 +174,7 @@ impl Model {
     }
 
     fn topic_by_id(&mut self, broker: i32, version: i16, id: &[u8; 16]) -> MetadataResponseTopic {
-        let name = self.topics.iter().find(|(_, topic)| topic.id == *id).map(|(name, _)| name.clone());
-        match name {
+        match self.names.get(id).cloned() {
             Some(name) => self.topic_by_name(broker, version, &name, false),
             None => {
                 let id = id.to_vec().try_into().expect("16 bytes");

@@ -21,7 +21,7 @@ use kafka_protocol::messages::{InitProducerIdResponse, ProducerId};
 use metadata::View;
 use partition::TopicConfig;
 use request::{Api, Body, Request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use topics::Topic;
@@ -31,6 +31,8 @@ use versions::{frame, Versions};
 pub struct Model {
     pub(super) brokers: BTreeMap<i32, Broker>,
     pub(super) topics: BTreeMap<String, Topic>,
+    /// Names of the topics by their ids.
+    pub(super) names: HashMap<[u8; 16], String>,
     /// Topics that were deleted, with their logs.
     pub former: Vec<Topic>,
     pub(super) options: Options,
@@ -195,6 +197,7 @@ impl Model {
         Model {
             brokers: brokers.collect(),
             topics: BTreeMap::new(),
+            names: HashMap::new(),
             former: Vec::new(),
             options,
             orders: Orders::default(),
@@ -234,7 +237,7 @@ impl Model {
         self.hook = hook;
     }
 
-    pub(super) fn violation(&mut self, what: String) {
+    pub fn violation(&mut self, what: String) {
         if self.violations.len() < 100 {
             self.violations.push(what);
         }
@@ -250,6 +253,9 @@ impl Model {
         taken_up: bool,
     ) -> Step {
         self.tick(now);
+        if !self.brokers[&broker].up {
+            return Reply::close();
+        }
         let (api, version) = (request.api, request.version);
         let mut fault = None;
         if !taken_up {
@@ -317,10 +323,7 @@ impl Model {
     fn init_producer_id(&mut self, throttle: Duration, fault: Option<&Fault>) -> InitProducerIdResponse {
         let response = InitProducerIdResponse::default().with_throttle_time_ms(millis(throttle));
         if let Some(Effect::Error { code, .. }) = fault.map(|f| &f.0) {
-            return response
-                .with_error_code(*code)
-                .with_producer_id(ProducerId(-1))
-                .with_producer_epoch(-1);
+            return response.with_error_code(*code).with_producer_id(ProducerId(-1)).with_producer_epoch(-1);
         }
         // Without a transactional id a broker always grants a new id, whatever the request holds.
         self.next_producer_id += 1;

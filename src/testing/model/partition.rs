@@ -216,7 +216,8 @@ impl Partition {
 /// What a broker looks at in the records themselves.
 fn check_records(batch: &Batch, config: &TopicConfig, terms: Terms) -> Result<(), Refusal> {
     let latest = config.timestamp_after_max_ms.map_or(i64::MAX, |ms| terms.now.saturating_add(ms));
-    if !config.compacted && batch.max_timestamp <= latest && !terms.check_records {
+    let wanted = config.compacted || batch.max_timestamp > latest || terms.check_records;
+    if !wanted || !batch.is_readable() {
         return Ok(());
     }
     let records = batch.records().map_err(|defect| Refusal {

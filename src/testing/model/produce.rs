@@ -63,7 +63,8 @@ impl Model {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for (index, batch) in &topic.partitions {
                 let ordered = per_partition.next().and_then(Option::as_ref).or(fault);
-                let answer = self.partition_answer(arrival, request.version, produce, (&name, *index), batch, ordered);
+                let answer =
+                    self.partition_answer(arrival, request.version, produce, (&name, *index), batch, ordered);
                 failed |= answer.outcome.is_err();
                 held = held.max(answer.delay);
                 hinted.extend(answer.hint.map(|(leader, _)| leader));
@@ -72,11 +73,15 @@ impl Model {
             topics.push(encode_topic(request.version, topic, partitions));
         }
         if produce.acks == 0 {
-            // Nobody waits for an answer: a broker tells of a failure by closing.
-            let then = if failed { Then::Close } else { Then::GoOn };
-            return Step::Reply(Reply { then, ..Reply::default() });
+            let mut step = dress(Vec::new(), throttle, of_answer);
+            if let (Step::Reply(reply), true) = (&mut step, failed) {
+                // Nobody waits for an answer: a broker tells of a failure by closing.
+                reply.then = Then::Close;
+            }
+            return step;
         }
-        let response = ProduceResponse::default().with_responses(topics).with_throttle_time_ms(millis(throttle));
+        let response =
+            ProduceResponse::default().with_responses(topics).with_throttle_time_ms(millis(throttle));
         let response = match request.version >= 10 {
             true => response.with_node_endpoints(self.endpoints(&hinted)),
             false => response,
@@ -101,7 +106,10 @@ impl Model {
                     self.violation(format!("broker {broker}: partition {index} twice in a produce request"));
                 }
                 if let Err(defect) = batch {
-                    self.violation(format!("broker {broker}: a batch for partition {index}: {}", defect.what));
+                    self.violation(format!(
+                        "broker {broker}: a batch for partition {index}: {}",
+                        defect.what
+                    ));
                 }
                 let zstd = batch.as_ref().is_ok_and(|batch| batch.codec() == 4);
                 if zstd && request.version < 7 {
@@ -161,8 +169,7 @@ impl Model {
         if version < 13 {
             return Ok(topic.name.clone());
         }
-        let known = self.topics.values().find(|known| known.id == topic.id);
-        known.map(|known| known.name.clone()).ok_or(code::UNKNOWN_TOPIC_ID)
+        self.names.get(&topic.id).cloned().ok_or(code::UNKNOWN_TOPIC_ID)
     }
 
     fn partition_answer(
@@ -208,25 +215,21 @@ impl Model {
         batch: &Result<Batch, Defect>,
         fault: Option<&Fault>,
     ) -> Answer {
-        let Some(known) = self.known_topic(arrival.broker, name) else {
-            return Answer::refused(Refusal::code(code::UNKNOWN_TOPIC_OR_PARTITION));
-        };
-        let known = usize::try_from(index).ok().and_then(|index| known.partitions.into_iter().nth(index));
+        let known = self.known_leader(arrival.broker, name, index);
         let refuse_unknown_producers = self.brokers[&arrival.broker].versions.refuse_unknown_producers;
         let (keep, check_records) = (self.options.keep_log, self.options.check_records);
         let topic = self.topics.get_mut(name);
-        let truth = topic.and_then(|topic| {
-            Some((topic.partitions.get_mut(usize::try_from(index).ok()?)?, &topic.config))
-        });
-        let (Some(known), Some((partition, config))) = (known, truth) else {
+        let truth = topic
+            .and_then(|topic| Some((topic.partitions.get_mut(usize::try_from(index).ok()?)?, &topic.config)));
+        let (Some((leader, leader_epoch)), Some((partition, config))) = (known, truth) else {
             return Answer::refused(Refusal::code(code::UNKNOWN_TOPIC_OR_PARTITION));
         };
         if !matches!(produce.acks, -1..=1) {
             return Answer::refused(Refusal::code(code::INVALID_REQUIRED_ACKS));
         }
-        if partition.leader != arrival.broker || known.leader != arrival.broker {
-            let hint = (known.leader != arrival.broker && known.leader >= 0 && version >= 10)
-                .then_some((known.leader, known.leader_epoch));
+        if partition.leader != arrival.broker || leader != arrival.broker {
+            let other = leader != arrival.broker && leader >= 0 && version >= 10;
+            let hint = other.then_some((leader, leader_epoch));
             return Answer { hint, ..Answer::refused(Refusal::code(code::NOT_LEADER_OR_FOLLOWER)) };
         }
         let batch = match batch {

@@ -91,6 +91,7 @@ impl Model {
         let id = (0x5eed_0000_0000_4000_8000_0000_0000_0000 | self.next_topic).to_be_bytes();
         self.next_topic += 1;
         let topic = Topic { name: name.to_owned(), id, config, partitions, arrivals };
+        self.names.insert(id, name.to_owned());
         self.topics.insert(name.to_owned(), topic);
         true
     }
@@ -105,6 +106,7 @@ impl Model {
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let topic = self.topics.remove(name);
         let existed = topic.is_some();
+        self.names.retain(|_, known| known != name);
         self.former.extend(topic);
         existed
     }
@@ -156,9 +158,7 @@ impl Partition {
     pub fn messages(&self, topic: &str, index: i32) -> Result<Vec<LoggedMessage>, (i64, Defect)> {
         let mut messages = Vec::new();
         for stored in &self.log {
-            stored
-                .messages(topic, index, &mut messages)
-                .map_err(|defect| (stored.base_offset, defect))?;
+            stored.messages(topic, index, &mut messages).map_err(|defect| (stored.base_offset, defect))?;
         }
         Ok(messages)
     }
