@@ -2,3 +2,4 @@
 pub mod budget;
 pub mod chunk;
 pub mod head;
+pub mod topics;
