@@ -66,6 +66,20 @@ pub struct DeliveryError {
     pub partition: Option<i32>,
 }
 
+impl DeliveryError {
+    /// For what was lost with the worker: nobody knows any more which topic it was for.
+    pub(crate) fn worker_died(reason: Arc<str>) -> DeliveryError {
+        DeliveryError {
+            cause: Cause::WorkerDied { reason },
+            fate: Fate::Unknown,
+            attempts: 0,
+            elapsed: Duration::ZERO,
+            topic: "".into(),
+            partition: None,
+        }
+    }
+}
+
 fn partition_text(partition: Option<i32>) -> String {
     partition.map_or_else(String::new, |p| format!("partition {p}, "))
 }
@@ -189,32 +203,6 @@ pub enum Cause {
         /// The panic's text.
         reason: Arc<str>,
     },
-}
-
-impl Cause {
-    /// One or two words for counting: the broker's code where there is one.
-    pub(crate) fn short_name(&self) -> String {
-        match self {
-            Cause::Refused { code, .. } => code.name().to_string(),
-            Cause::RetriesExhausted { last, .. } => format!("retries exhausted: {}", last.short_name()),
-            Cause::DeliveryTimeout { last: Some(last) } => format!("delivery timeout: {}", last.short_name()),
-            Cause::DeliveryTimeout { last: None } => "delivery timeout".into(),
-            Cause::Disconnected { .. } => "disconnected".into(),
-            Cause::RequestTimeout { .. } => "request timeout".into(),
-            Cause::UnknownTopic => "unknown topic".into(),
-            Cause::UnknownPartition { .. } => "unknown partition".into(),
-            Cause::NoBroker { .. } => "no broker".into(),
-            Cause::NoLeader => "no leader".into(),
-            Cause::Unsupported { .. } => "unsupported".into(),
-            Cause::IdempotenceRefused { .. } => "idempotence refused".into(),
-            Cause::SequenceLost { .. } => "sequence lost".into(),
-            Cause::NotRetried { .. } => "not retried".into(),
-            Cause::Malformed { .. } => "malformed answer".into(),
-            Cause::Compression { .. } => "compression".into(),
-            Cause::Stopped { .. } => "stopped".into(),
-            Cause::WorkerDied { .. } => "worker died".into(),
-        }
-    }
 }
 
 fn text(message: Option<&str>) -> String {

@@ -3,9 +3,11 @@
 
 // In the order in which data meets them.
 mod config;
+mod control;
 mod delivery;
 mod engine;
 mod error;
+mod handover;
 mod intake;
 mod message;
 mod net;
@@ -41,7 +43,7 @@ pub mod internal {
             })*
         };
     }
-    shown!(config, delivery, engine, intake, protocol);
+    shown!(config, control, delivery, engine, handover, intake, protocol);
 
     /// The cluster without its sockets.
     pub mod model {

@@ -6,10 +6,11 @@
 //!
 //! Nothing here loses a verdict: a segment, a parked message or a chunk that is dropped without one resolves as lost.
 
+use super::origin::Origin;
 use crate::error::DeliveryError;
 use crate::intake::budget::Budget;
 use crate::intake::chunk::Messages;
-use crate::intake::head::decode_tail;
+use crate::intake::head::{decode_tail, Head};
 use crate::message::OwnedMessage;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Run {
 pub struct Block {
     state: Mutex<State>,
     changed: Condvar,
+    /// None in tests that have no producer.
+    origin: Option<Arc<Origin>>,
 }
 
 #[derive(Default)]
@@ -56,6 +59,8 @@ struct State {
     /// Ascending by `first`.
     runs: Vec<Run>,
     outcomes: Vec<Option<Outcome>>,
+    /// Somebody has taken the messages over: they have been placed, or wait for their topic.
+    touched: bool,
     /// Messages that are in no run will never be in one.
     abandoned: bool,
     /// Callers inside `wait`: nobody is notified when there are none, which is almost always.
@@ -83,6 +88,19 @@ impl State {
 }
 
 impl Block {
+    pub fn of(origin: Arc<Origin>) -> Block {
+        Block { origin: Some(origin), ..Block::default() }
+    }
+
+    /// A fresh one for the same producer.
+    pub fn successor(&self) -> Block {
+        Block { origin: self.origin.clone(), ..Block::default() }
+    }
+
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_deref()
+    }
+
     /// Whether all of these messages have their verdict.
     pub fn is_settled(&self, first: u32, count: u32) -> bool {
         self.state.lock().is_settled(first, count)
@@ -118,6 +136,11 @@ impl Block {
         self.change(|state| state.abandoned = true);
     }
 
+    /// The chunk is gone: if nobody took its messages over, nobody will.
+    pub fn abandon_if_untouched(&self) {
+        self.change(|state| state.abandoned |= !state.touched);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
@@ -146,6 +169,7 @@ pub struct Placement {
 impl Placement {
     pub fn new(block: &Arc<Block>) -> Placement {
         let mut state = block.state.lock();
+        state.touched = true;
         let segments = state.outcomes.len() as u32;
         // The usual case is a fresh chunk: its runs need no merging.
         let runs = if state.runs.is_empty() { std::mem::take(&mut state.runs) } else { Vec::new() };
@@ -185,6 +209,8 @@ impl Drop for Placement {
             if state.outcomes.len() < segments {
                 state.outcomes.resize(segments, None);
             }
+            // In the middle of a chunk: nobody will go on with it.
+            state.abandoned |= std::thread::panicking();
         });
     }
 }
@@ -290,6 +316,7 @@ pub struct Parked {
 
 impl Parked {
     pub fn new(block: &Arc<Block>) -> Parked {
+        block.state.lock().touched = true;
         Parked { block: block.clone(), numbers: Vec::new(), placed: false }
     }
 
@@ -299,10 +326,6 @@ impl Parked {
             Some((first, count)) if *first + *count == number => *count += 1,
             _ => self.numbers.push((number, 1)),
         }
-    }
-
-    pub fn block(&self) -> &Arc<Block> {
-        &self.block
     }
 
     pub fn is_of(&self, block: &Arc<Block>) -> bool {
@@ -353,20 +376,33 @@ impl Returned {
 
     /// All messages in order.
     pub fn messages(&self) -> impl Iterator<Item = OwnedMessage> + '_ {
-        Messages::new(&self.bytes).map(|(head, tail)| {
-            let parts = decode_tail(tail).expect("what was encoded here can be decoded here");
-            OwnedMessage {
-                topic: self.topic.to_string(),
-                partition: self.partition.or((head.partition >= 0).then_some(head.partition)),
-                timestamp: head.timestamp,
-                ..parts
-            }
-        })
+        Messages::new(&self.bytes).map(|(head, tail)| self.decode(&head, tail))
+    }
+
+    /// How many messages these are.
+    pub fn len(&self) -> usize {
+        Messages::new(&self.bytes).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The message at this place of its batch.
     pub fn message(&self, place: u32) -> Option<OwnedMessage> {
-        self.messages().nth(place.checked_sub(self.first_place)? as usize)
+        // Those before it are skipped by their lengths, not decoded.
+        let (head, tail) = Messages::new(&self.bytes).nth(place.checked_sub(self.first_place)? as usize)?;
+        Some(self.decode(&head, tail))
+    }
+
+    fn decode(&self, head: &Head, tail: &[u8]) -> OwnedMessage {
+        let parts = decode_tail(tail).expect("what was encoded here can be decoded here");
+        OwnedMessage {
+            topic: self.topic.to_string(),
+            partition: self.partition.or((head.partition >= 0).then_some(head.partition)),
+            timestamp: head.timestamp,
+            ..parts
+        }
     }
 }
 

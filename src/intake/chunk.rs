@@ -2,6 +2,7 @@
 
 use super::head::{self, Head};
 use crate::delivery::block::Block;
+use crate::delivery::origin::Origin;
 use crate::message::Message;
 use std::fmt;
 use std::sync::Arc;
@@ -20,23 +21,34 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// One whose receipts know of no producer.
     pub fn new(size: usize, now: Instant) -> Box<Chunk> {
-        Box::new(Chunk {
-            buf: vec![0; size],
-            used: 0,
-            messages: 0,
-            charge: 0,
-            block: Arc::default(),
-            opened: now,
-        })
+        Chunk::with_block(size, now, Arc::default())
+    }
+
+    /// One for messages of this producer.
+    pub fn of(size: usize, now: Instant, origin: &Arc<Origin>) -> Box<Chunk> {
+        Chunk::with_block(size, now, Arc::new(Block::of(origin.clone())))
+    }
+
+    fn with_block(size: usize, now: Instant, block: Arc<Block>) -> Box<Chunk> {
+        Box::new(Chunk { buf: vec![0; size], used: 0, messages: 0, charge: 0, block, opened: now })
     }
 
     /// Makes a used chunk ready for new messages. The block is new: receipts may still hold the old one.
     pub fn reset(&mut self) {
+        self.give_up_if_untouched();
         self.used = 0;
         self.messages = 0;
         self.charge = 0;
-        self.block = Arc::default();
+        self.block = Arc::new(self.block.successor());
+    }
+
+    /// A chunk that nobody distributed will never be: its messages are lost (the worker died).
+    fn give_up_if_untouched(&self) {
+        if self.messages > 0 {
+            self.block.abandon_if_untouched();
+        }
     }
 
     /// Whether its buffer has the usual size: then it is worth keeping.
@@ -55,13 +67,32 @@ impl Chunk {
     pub fn append(&mut self, message: &Message<'_>, head: &Head, now: impl FnOnce() -> Instant) -> u32 {
         let len = head.encoded_len();
         head::encode(message, head, &mut self.buf[self.used..self.used + len]);
-        if self.messages == 0 {
+        self.added(len, 1, head.charge(), now)
+    }
+
+    /// Appends messages that are encoded already and `fit`; returns the first one's number in the chunk.
+    #[inline]
+    pub fn append_encoded(
+        &mut self,
+        bytes: &[u8],
+        messages: u32,
+        charge: u64,
+        now: impl FnOnce() -> Instant,
+    ) -> u32 {
+        self.buf[self.used..self.used + bytes.len()].copy_from_slice(bytes);
+        self.added(bytes.len(), messages, charge, now)
+    }
+
+    #[inline]
+    fn added(&mut self, len: usize, messages: u32, charge: u64, now: impl FnOnce() -> Instant) -> u32 {
+        let first = self.messages;
+        if first == 0 {
             self.opened = now();
         }
         self.used += len;
-        self.charge += head.charge();
-        self.messages += 1;
-        self.messages - 1
+        self.charge += charge;
+        self.messages += messages;
+        first
     }
 
     #[inline]
@@ -90,6 +121,12 @@ impl Chunk {
     /// Head and tail of each message, in order.
     pub fn messages(&self) -> Messages<'_> {
         Messages::new(&self.buf[..self.used])
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.give_up_if_untouched();
     }
 }
 

@@ -118,7 +118,9 @@ fn put_bytes(out: &mut [u8], mut at: usize, bytes: Option<&[u8]>) -> usize {
     at
 }
 
-fn tail_len(message: &Message<'_>) -> u64 {
+/// Bytes of key, value and headers as they stand in a record.
+#[inline]
+pub fn tail_len(message: &Message<'_>) -> u64 {
     let bytes = |b: Option<&[u8]>| match b {
         Some(b) => varint::len(b.len() as i64) as u64 + b.len() as u64,
         None => 1,

@@ -1,0 +1,177 @@
+//! The worker's side of the hand-over: what it takes, what it must look at before it sleeps, and how it ends.
+
+use crate::control::{Asks, Control, End, Leftover, Snapshot};
+use crate::delivery::callback::CallbackQueue;
+use crate::delivery::origin::Origin;
+use crate::engine::io::Settled;
+use crate::intake::budget::Budget;
+use crate::intake::chunk::Chunk;
+use crate::intake::doorbell::Doorbell;
+use crate::intake::{ChunkEnds, Closed, Intake};
+use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Whoever drains the intake: the worker, or a stand-in for it in tests.
+pub trait Work {
+    /// Works until it was asked to stop and everything has its verdict, or the stop's deadline has passed. Returns what was
+    /// left then.
+    fn run(&mut self) -> Vec<Leftover>;
+
+    /// What it knows about itself: asked for after its end.
+    fn snapshot(&mut self) -> Snapshot;
+}
+
+/// Taken at most before the sockets get their turn.
+const CHUNKS_A_TURN: usize = 16;
+
+/// What the worker holds of the hand-over. A turn of its loop is:
+///
+/// 1. `prepare_sleep`, then sleep (poll) as it says, then `awake`;
+/// 2. `take_asks`, then `take_chunks`: in this order, because whoever asks for a flush has handed its messages over before;
+/// 3. the engine absorbs all of it (chunks first), advances, and `deliver` passes on what came of it.
+pub struct WorkerSide {
+    pub intake: Arc<Intake>,
+    pub budget: Arc<Budget>,
+    pub control: Arc<Control>,
+    bell: Arc<Doorbell>,
+    callbacks: Option<CallbackQueue>,
+    ends: ChunkEnds,
+    /// Swapped for the open chunk when that is taken.
+    empty: Box<Chunk>,
+    linger: Duration,
+    /// What `pressure_changed` said last.
+    pressure: bool,
+}
+
+impl WorkerSide {
+    pub fn new(
+        intake: Arc<Intake>,
+        ends: ChunkEnds,
+        control: Arc<Control>,
+        callbacks: Option<CallbackQueue>,
+        linger: Duration,
+    ) -> WorkerSide {
+        let (budget, bell, empty) = (intake.budget().clone(), intake.bell().clone(), intake.spare());
+        WorkerSide { intake, budget, control, bell, callbacks, ends, empty, linger, pressure: false }
+    }
+
+    /// What callers ask for. To be called before `take_chunks`.
+    pub fn take_asks(&self) -> Asks {
+        self.control.take()
+    }
+
+    /// Sealed chunks, and the open one if its linger is over or `all` is to be taken (flush, stop, or callers that wait for
+    /// room while nothing is on its way that would give some back).
+    pub fn take_chunks(&mut self, now: Instant, all: bool, chunks: &mut Vec<Box<Chunk>>) {
+        if !all {
+            chunks.extend(self.ends.sealed.try_iter().take(CHUNKS_A_TURN));
+            // More are waiting: the open one comes after them.
+            if chunks.len() >= CHUNKS_A_TURN || !self.intake.open_is_due(now, self.linger) {
+                return;
+            }
+        }
+        self.intake.take_open(&self.ends, &mut self.empty, chunks);
+    }
+
+    /// A chunk that was absorbed.
+    pub fn recycle(&self, chunk: Box<Chunk>) {
+        self.intake.recycle(&self.ends, chunk);
+    }
+
+    /// Whether sealed chunks are waiting, or (with `open`) anything at all: for a worker that polls before it sleeps.
+    pub fn has_messages(&self, open: bool) -> bool {
+        !self.ends.sealed.is_empty() || open && self.intake.has_messages()
+    }
+
+    /// Whether callers wait for room now, if that is news.
+    pub fn pressure_changed(&mut self) -> Option<bool> {
+        let pressure = self.budget.is_contended();
+        (pressure != self.pressure).then(|| {
+            self.pressure = pressure;
+            pressure
+        })
+    }
+
+    /// To be called right before sleeping. `timer`: when the worker must wake up anyway; `in_flight`: whether something is on
+    /// its way that will give room back. None: don't sleep, there is work. Otherwise until when (none: until woken).
+    pub fn prepare_sleep(&self, timer: Option<Instant>, in_flight: bool) -> Option<Option<Instant>> {
+        let until = self.intake.prepare_sleep(&self.ends, timer, self.linger)?;
+        // Looked at now that callers see the worker asleep: they make their wish known first and ring after.
+        let pressure = self.budget.is_contended();
+        let is_wanted = self.control.is_asked()
+            || pressure != self.pressure
+            || pressure && !in_flight && self.has_messages(true);
+        (!is_wanted).then_some(until)
+    }
+
+    /// The sleep is over (or did not take place): nobody needs to ring.
+    pub fn awake(&self) {
+        self.bell.awake();
+    }
+
+    /// Passes verdicts on to the callback, and then the flushes that are done with them; gives `released` bytes back.
+    /// `settled`: how many messages have had their verdict in all.
+    pub fn deliver(
+        &self,
+        runs: impl IntoIterator<Item = Settled>,
+        flushed: impl IntoIterator<Item = u64>,
+        released: u64,
+        settled: u64,
+    ) {
+        self.control.set_settled(settled);
+        self.budget.release(released);
+        match &self.callbacks {
+            Some(callbacks) => {
+                runs.into_iter().for_each(|run| callbacks.settled(run));
+                flushed.into_iter().for_each(|ticket| callbacks.flushed(ticket));
+            }
+            None => flushed.into_iter().for_each(|ticket| self.control.flushed(ticket)),
+        }
+    }
+}
+
+/// The whole life of the worker's thread: makes the worker, lets it run, and sees to it that nobody waits for ever, however
+/// it ends.
+pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(WorkerSide) -> W) {
+    origin.serve();
+    let (intake, control) = (side.intake.clone(), side.control.clone());
+    let (callbacks, sealed) = (side.callbacks.clone(), side.ends.sealed.clone());
+    let mut worker = None;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let worker = worker.insert(make(side));
+        let left = worker.run();
+        (worker.snapshot(), left)
+    }));
+    let told_by_nobody = callbacks.is_none();
+    match ended {
+        Ok((snapshot, left)) => {
+            intake.close(Closed::Stopped); // it is, unless the worker ended on its own
+            let count = left.iter().map(|leftover| leftover.returned.len() as u64).sum();
+            control.set_end(End { died: None, left: count }, left, Some(snapshot));
+        }
+        Err(panic) => {
+            let reason: Arc<str> = panic_text(&*panic).into();
+            log::error!("the producer's worker died, and with it whatever had no verdict: {reason}");
+            // Before anything of the worker is dropped: what was lost with it tells this reason.
+            origin.set_death(&reason);
+            intake.close(Closed::Died(reason.clone()));
+            intake.abandon(&sealed);
+            if let Some(callbacks) = &callbacks {
+                callbacks.died(&reason, intake.accepted());
+            }
+            control.set_end(End { died: Some(reason), left: 0 }, Vec::new(), None);
+        }
+    }
+    if told_by_nobody {
+        control.set_told();
+    }
+    // Its verdicts are lost one by one as it is dropped; a second panic on the way must not hide the first.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a text")
+}
