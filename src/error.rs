@@ -205,6 +205,32 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// One or two words for counting: the broker's code where there is one.
+    pub(crate) fn short_name(&self) -> String {
+        match self {
+            Cause::Refused { code, .. } => code.name().to_string(),
+            Cause::RetriesExhausted { last, .. } => format!("retries exhausted: {}", last.short_name()),
+            Cause::DeliveryTimeout { last: Some(last) } => format!("delivery timeout: {}", last.short_name()),
+            Cause::DeliveryTimeout { last: None } => "delivery timeout".into(),
+            Cause::Disconnected { .. } => "disconnected".into(),
+            Cause::RequestTimeout { .. } => "request timeout".into(),
+            Cause::UnknownTopic => "unknown topic".into(),
+            Cause::UnknownPartition { .. } => "unknown partition".into(),
+            Cause::NoBroker { .. } => "no broker".into(),
+            Cause::NoLeader => "no leader".into(),
+            Cause::Unsupported { .. } => "unsupported".into(),
+            Cause::IdempotenceRefused { .. } => "idempotence refused".into(),
+            Cause::SequenceLost { .. } => "sequence lost".into(),
+            Cause::NotRetried { .. } => "not retried".into(),
+            Cause::Malformed { .. } => "malformed answer".into(),
+            Cause::Compression { .. } => "compression".into(),
+            Cause::Stopped { .. } => "stopped".into(),
+            Cause::WorkerDied { .. } => "worker died".into(),
+        }
+    }
+}
+
 fn text(message: Option<&str>) -> String {
     message.map_or_else(String::new, |m| format!(" ({m})"))
 }

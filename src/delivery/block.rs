@@ -328,6 +328,10 @@ impl Parked {
         }
     }
 
+    pub fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
     pub fn is_of(&self, block: &Arc<Block>) -> bool {
         Arc::ptr_eq(&self.block, block)
     }

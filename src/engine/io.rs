@@ -7,7 +7,7 @@ use crate::delivery::block::Returned;
 use crate::error::DeliveryError;
 use crate::intake::chunk::Chunk;
 use crate::protocol::compression::Codec;
-use crate::protocol::frame::Frame;
+use crate::protocol::frame::{Frame, Records};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,8 +112,8 @@ pub struct CompressJob {
     pub job: u64,
     pub codec: Codec,
     pub level: Option<i32>,
-    /// The records, uncompressed; handed back for reuse.
-    pub records: Vec<u8>,
+    /// The records, uncompressed, shared with the engine; handed back for reuse.
+    pub records: Records,
     /// How many bytes of `records` count.
     pub used: usize,
 }
@@ -125,7 +125,7 @@ pub struct Compressed {
     /// The compressed records, or in words why not.
     pub result: Result<Vec<u8>, String>,
     /// The buffer of the job.
-    pub records: Vec<u8>,
+    pub records: Records,
 }
 
 /// The verdict on a run of messages of one partition: most often a batch.

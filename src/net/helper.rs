@@ -183,7 +183,7 @@ mod tests {
     const NEVER: fn(&str, u16) -> Addresses = |host, _| panic!("looked up {host}");
 
     fn job(job: u64, records: &[u8]) -> CompressJob {
-        CompressJob { job, codec: Codec::Gzip, level: None, records: records.to_vec(), used: records.len() }
+        CompressJob { job, codec: Codec::Gzip, level: None, records: std::sync::Arc::new(records.to_vec()), used: records.len() }
     }
 
     /// The next result, waited for.
@@ -215,7 +215,7 @@ mod tests {
         }
         for number in 0..9 {
             let Done::Compressed(done) = next(&mut helper, &bell) else { panic!("no name was asked for") };
-            assert_eq!((done.job, done.records), (number, vec![1, 2, number as u8]));
+            assert_eq!((done.job, done.records), (number, std::sync::Arc::new(vec![1, 2, number as u8])));
             let expected = match number % 3 {
                 0 => Err("no".to_owned()),
                 1 => Err(format!("the codec panicked: bad {number}")),
@@ -249,7 +249,7 @@ mod tests {
     fn a_name_that_hangs_holds_up_no_batch_and_no_later_look_up_that_was_given_up() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (mut helper, bell) = helper(Work { resolve: hang, compress: |job| Ok(job.records.clone()) });
+        let (mut helper, bell) = helper(Work { resolve: hang, compress: |job| Ok(job.records.to_vec()) });
         helper.resolve(ConnId(1), format!("first-{port}"), 1);
         let (hanging, _) = listener.accept().unwrap(); // now it hangs
         helper.resolve(ConnId(2), format!("second-{port}"), 1);
