@@ -124,6 +124,9 @@ impl Partition {
             Admission::Refuse(code) => return Err(Refusal::code(code)),
             // A broker answers with the time it remembers, whichever kind it is.
             Admission::Duplicate(known) => {
+                if !self.replication_held && !terms.uncommitted {
+                    self.committed = self.end;
+                }
                 let (base_offset, append_time) = (known.base_offset, known.timestamp);
                 return Ok(Appended { base_offset, append_time, duplicate: true });
             }
@@ -209,6 +212,7 @@ impl Partition {
         if leader != self.leader {
             self.leader = leader;
             self.leader_epoch += 1;
+            self.committed = self.end; // whatever the new leader has is the log
         }
     }
 }

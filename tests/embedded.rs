@@ -1,0 +1,10 @@
+//! The embedded cluster behaves as a broker does: asked by an independent client, with and without sockets.
+
+#[path = "embedded/client.rs"]
+mod client;
+#[path = "embedded/faults.rs"]
+mod faults;
+#[path = "embedded/produce.rs"]
+mod produce;
+#[path = "embedded/sockets.rs"]
+mod sockets;
