@@ -264,6 +264,11 @@ impl Cluster {
         assert!(model.create_topic(&name, partitions, replication, config), "there is a topic {name}");
     }
 
+    /// The topics' names, in order.
+    pub fn topics(&self) -> Vec<String> {
+        self.server.model().topic_names()
+    }
+
     /// Deletes a topic, messages and all. Made anew under its name it has another id.
     pub fn delete_topic(&self, name: &str) {
         assert!(self.server.model().delete_topic(name), "no topic {name}");

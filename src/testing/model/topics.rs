@@ -125,6 +125,10 @@ impl Model {
         }
     }
 
+    pub fn topic_names(&self) -> Vec<String> {
+        self.topics.keys().cloned().collect()
+    }
+
     pub fn topic(&self, name: &str) -> Option<&Topic> {
         self.topics.get(name)
     }
