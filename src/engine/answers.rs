@@ -1,12 +1,11 @@
 //! What came back: answers to Produce and InitProducerId, and what they say besides the verdict.
 
-use super::classify::Attempt;
+use super::classify::{classify, Attempt, Verdict};
 use super::io::{Actions, NetAction};
 use super::node::{Asked, LONGEST_THROTTLE};
 use super::retry::Failure;
 use super::{identity, Engine};
 use crate::error::Cause;
-use crate::protocol::error_code::ErrorCode;
 use crate::protocol::init_producer_id;
 use crate::protocol::produce::{self, PartitionResponse, TopicRef};
 use std::time::{Duration, Instant};
@@ -73,7 +72,10 @@ impl Engine {
         actions: &mut Actions,
     ) {
         let broker = self.nodes[node].id;
-        if answer.error == ErrorCode::None {
+        let attempt = Attempt::answered(answer.error, answer.base_offset);
+        let idempotent = self.identity.is_idempotent();
+        let ruling = classify(attempt, idempotent, self.settings.acks, &self.settings.class_overrides);
+        if ruling.verdict == Verdict::Delivered {
             let append_time = Some(answer.append_time).filter(|time| *time >= 0);
             let base_offset = Some(answer.base_offset).filter(|offset| *offset >= 0);
             self.delivered(now, at, id, base_offset, append_time, actions);
@@ -89,7 +91,6 @@ impl Engine {
         let cause = Cause::Refused { code: answer.error, message: answer.message.map(Into::into), broker };
         let named =
             answer.record_errors.iter().map(|(place, words)| (*place, words.map(Into::into))).collect();
-        let attempt = Attempt::answered(answer.error, answer.base_offset);
         let failure = Failure { attempt, cause, node, named };
         self.failed(now, at, id, failure, actions);
     }

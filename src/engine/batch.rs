@@ -18,6 +18,9 @@ const MAX_RECORD_HEAD: usize = 26;
 pub struct Batch {
     /// Unique within the engine.
     pub id: u64,
+    /// Where it stands among all of its partition's batches: the number of the batch that it is a piece of, and its first
+    /// record's place there.
+    pub order: (u64, u32),
     body: Body,
     /// Bytes of records, uncompressed, without the batch's header.
     raw_len: usize,
@@ -94,6 +97,7 @@ impl Batch {
     pub fn new(id: u64, buf: Vec<u8>, opened: Instant, era: u64) -> Batch {
         Batch {
             id,
+            order: (id, 0),
             body: Body::Open(buf),
             raw_len: 0,
             records: 0,
@@ -129,8 +133,12 @@ impl Batch {
         }
     }
 
-    pub fn is_sealed(&self) -> bool {
-        matches!(self.body, Body::Sealed { .. })
+    /// How its records are packed.
+    pub fn codec(&self) -> Codec {
+        match &self.body {
+            Body::Sealed { codec, .. } => *codec,
+            _ => Codec::None,
+        }
     }
 
     pub fn is_in_flight(&self) -> bool {

@@ -36,12 +36,6 @@ impl Engine {
         self.delivered(now, at, id, None, None, actions);
     }
 
-    /// The broker had the batch already.
-    pub(super) fn duplicate(&mut self, now: Instant, at: u32, place: usize, actions: &mut Actions) {
-        self.settle_delivered(now, at, place, None, None, actions);
-        self.go_on(now, at, actions);
-    }
-
     fn settle_delivered(
         &mut self,
         now: Instant,
@@ -68,13 +62,14 @@ impl Engine {
             });
         }
         if self.callback {
-            actions.settled.push(Settled {
+            let settled = Settled {
                 topic: topic.clone(),
                 partition: Some(index),
                 count: batch.records,
                 outcome: SettledOutcome::Delivered { base_offset, append_time },
                 charge: batch.charge,
-            });
+            };
+            partition.tell(batch.order, settled, &mut actions.settled);
         } else {
             actions.released += batch.charge;
         }
@@ -160,7 +155,7 @@ impl Engine {
             returned.push(back);
         }
         actions.released += batch.charge.saturating_sub(charged);
-        self.tell_dropped(error, batch.records, returned, actions);
+        self.tell_dropped(error, batch.records, returned, Some((at, batch.order)), actions);
         self.eras.leave(batch.era);
         batch.recycle(&mut self.pool);
     }
@@ -186,15 +181,17 @@ impl Engine {
         let charge = Charge::new(&self.budget, run.charge);
         let back = Arc::new(Returned::new(error.topic.clone(), None, 0, run.bytes.into(), charge));
         segment.resolve(Outcome::Dropped { error: error.clone(), returned: back.clone() });
-        self.tell_dropped(error, count, vec![back], actions);
+        self.tell_dropped(error, count, vec![back], None, actions);
         self.eras.leave(run.era);
     }
 
+    /// `turn`: the partition and the batch's place in its order.
     fn tell_dropped(
         &mut self,
         error: Arc<DeliveryError>,
         count: u32,
         returned: Vec<Arc<Returned>>,
+        turn: Option<(u32, (u64, u32))>,
         actions: &mut Actions,
     ) {
         if let Cause::Stopped { .. } = error.cause {
@@ -203,7 +200,11 @@ impl Engine {
         if self.callback {
             let (topic, partition) = (error.topic.clone(), error.partition);
             let outcome = SettledOutcome::Dropped { error, returned };
-            actions.settled.push(Settled { topic, partition, count, outcome, charge: 0 });
+            let settled = Settled { topic, partition, count, outcome, charge: 0 };
+            match turn {
+                Some((at, order)) => self.partitions[at as usize].tell(order, settled, &mut actions.settled),
+                None => actions.settled.push(settled),
+            }
         }
     }
 

@@ -392,7 +392,7 @@ impl Engine {
     }
 
     /// Forgets the brokers and begins again with the addresses that the user gave. What is queued stays.
-    fn rebootstrap(&mut self, now: Instant, actions: &mut Actions) {
+    pub(super) fn rebootstrap(&mut self, now: Instant, actions: &mut Actions) {
         self.refresh.restart(now);
         self.cluster_id = None;
         for node in 0..self.nodes.len() {

@@ -4,7 +4,8 @@
 //! nothing. The rules here follow from that: see "Idempotence" in `docs/architecture.md`.
 
 use super::batch::{sequence_after, Batch, Sequence, State};
-use std::collections::VecDeque;
+use super::io::Settled;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct Partition {
     /// Batches and tombstones in requests.
     pub in_flight: usize,
     pub sequencing: Sequencing,
+    /// Verdicts that come before their turn, by their batches' order: they are told in order.
+    pub held: BTreeMap<(u64, u32), Settled>,
     pub mute: Option<Mute>,
     /// Whether it stands in its leader's queue.
     pub queued: bool,
@@ -97,6 +100,7 @@ impl Partition {
             tombstones: Vec::new(),
             in_flight: 0,
             sequencing: Sequencing::default(),
+            held: BTreeMap::new(),
             mute: None,
             queued: false,
             last_len: 0,
@@ -246,7 +250,27 @@ impl Partition {
         self.sequencing.last_ack = None;
     }
 
-    /// A partition that has nothing to send may take the first place in a batch of its own size.
+    /// The place in the order of the first batch without a verdict.
+    fn first_unsettled(&self) -> Option<(u64, u32)> {
+        self.batches.front().or(self.open.as_ref()).map(|batch| batch.order)
+    }
+
+    /// Tells a verdict, or keeps it until those before it are known.
+    pub fn tell(&mut self, order: (u64, u32), settled: Settled, out: &mut Vec<Settled>) {
+        let first = self.first_unsettled();
+        if self.held.is_empty() && first.is_none_or(|first| order < first) {
+            out.push(settled);
+            return;
+        }
+        self.held.insert(order, settled);
+        while let Some(entry) =
+            self.held.first_entry().filter(|entry| first.is_none_or(|first| *entry.key() < first))
+        {
+            out.push(entry.remove());
+        }
+    }
+
+    /// When its oldest message was accepted.
     pub fn oldest(&self) -> Option<Instant> {
         self.batches.front().or(self.open.as_ref()).map(|batch| batch.opened)
     }

@@ -131,7 +131,11 @@ impl Engine {
             .collect();
         let mut number = 0;
         let readable = parent.each_record(|timestamp, tail| {
-            pieces[assign(number).0].append(timestamp, tail, &mut self.pool);
+            let piece = &mut pieces[assign(number).0];
+            if piece.records == 0 {
+                piece.order = (parent.order.0, parent.order.1 + number);
+            }
+            piece.append(timestamp, tail, &mut self.pool);
             number += 1;
         });
         debug_assert!(readable.is_ok(), "it was read before it was cut");

@@ -5,6 +5,7 @@ use super::io::{Actions, NetAction};
 use super::node::{Asked, Link};
 use super::Engine;
 use crate::config::settings::Acks;
+use crate::error::Cause;
 use crate::protocol::frame::Frame;
 use crate::protocol::produce::ProduceRequest;
 use std::time::Instant;
@@ -152,6 +153,17 @@ impl Engine {
                 self.enqueue_elsewhere(now, at, leader);
                 continue;
             };
+            let codec = partition.batches[place].codec();
+            if codec.produce_from() > version {
+                let reason = format!(
+                    "it does not take {}, which Produce has from version {} on",
+                    codec.name(),
+                    codec.produce_from()
+                );
+                let cause = Cause::Unsupported { broker: leader, reason: reason.into() };
+                self.drop_batch(now, at, place, cause, actions);
+                continue;
+            }
             if let Some(current) = self.identity.current() {
                 partition.stamp(place, current);
             }

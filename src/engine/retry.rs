@@ -67,7 +67,6 @@ impl Engine {
             self.refresh.want(now);
         }
         match ruling.special {
-            Special::Duplicate => return self.duplicate(now, at, place, actions),
             Special::Split if batch.records > 1 => self.split(now, at, place, actions),
             Special::NamedRecords => self.thin_out(now, at, place, failure, actions),
             Special::RecoverSequence if idempotent && !is_head && is_follower(failure.attempt) => {
@@ -106,7 +105,7 @@ impl Engine {
         let topic = self.partitions[at as usize].topic;
         let batch = &mut self.partitions[at as usize].batches[place];
         let Tally { counted, exhausted } = tally(batch, &failure, &ruling);
-        let cause = failure.cause.clone();
+        let cause = with_hint(failure.cause.clone());
         if ruling.verdict == Verdict::Drop || exhausted {
             return self.drop_batch(now, at, place, cause, actions);
         }
@@ -209,6 +208,17 @@ impl Engine {
             // Dropping what had no number any more leaves no new hole, so this ends.
         }
         self.enqueue(now, at);
+    }
+}
+
+/// What a code most often means, where the broker has no words of its own.
+fn with_hint(cause: Cause) -> Cause {
+    match cause {
+        Cause::Refused { code: code @ ErrorCode::CorruptMessage, message: None, broker } => {
+            let hint = "older brokers say this of a message without a key for a compacted topic";
+            Cause::Refused { code, message: Some(hint.into()), broker }
+        }
+        cause => cause,
     }
 }
 

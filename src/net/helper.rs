@@ -183,7 +183,13 @@ mod tests {
     const NEVER: fn(&str, u16) -> Addresses = |host, _| panic!("looked up {host}");
 
     fn job(job: u64, records: &[u8]) -> CompressJob {
-        CompressJob { job, codec: Codec::Gzip, level: None, records: std::sync::Arc::new(records.to_vec()), used: records.len() }
+        CompressJob {
+            job,
+            codec: Codec::Gzip,
+            level: None,
+            records: std::sync::Arc::new(records.to_vec()),
+            used: records.len(),
+        }
     }
 
     /// The next result, waited for.

@@ -463,7 +463,13 @@ fn names_and_batches_come_back_and_wake() {
     shell.net.perform(NetAction::Resolve { conn: ConnId(2), host: "kafka".into(), port: 9092 });
     shell.until_last(&Told::Resolved(2, Err("kafka?".into())));
     let codec = crate::protocol::compression::Codec::Lz4;
-    shell.net.compress(CompressJob { job: 3, codec, level: None, records: std::sync::Arc::new(vec![1, 2]), used: 2 });
+    shell.net.compress(CompressJob {
+        job: 3,
+        codec,
+        level: None,
+        records: std::sync::Arc::new(vec![1, 2]),
+        used: 2,
+    });
     shell.until_last(&Told::Compressed(3));
 }
 
