@@ -17,6 +17,7 @@ mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use config::bootstrap::BootstrapServers;
 pub use config::settings::{Acks, Class, Idempotence, RecoveryStrategy, RetryAmbiguous};
 pub use config::Config;
 pub use delivery::receipt::Receipt;

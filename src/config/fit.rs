@@ -9,7 +9,7 @@ use crate::protocol::compression::Codec;
 use std::time::Duration;
 
 /// Settings, and what the user may want to know about how they came about.
-pub fn settings(given: &Given) -> Result<(Settings, Vec<String>), ConfigError> {
+pub(super) fn settings(given: &Given) -> Result<(Settings, Vec<String>), ConfigError> {
     let mut chosen = given.choose()?;
     let mut notes = Vec::new();
     let bootstrap_servers =
@@ -18,24 +18,8 @@ pub fn settings(given: &Given) -> Result<(Settings, Vec<String>), ConfigError> {
     timeouts(given, &mut chosen, &mut notes)?;
     ceilings(given, &mut chosen)?;
     let compression = compression(given, &chosen, &mut notes)?;
-    if chosen.batch_bytes > chosen.max_request_bytes {
-        if given.batch_bytes.is_some() {
-            notes.push(format!(
-                "batch.size: no more than max.request.size, {} bytes",
-                chosen.max_request_bytes
-            ));
-        }
-        chosen.batch_bytes = chosen.max_request_bytes;
-    }
-    if chosen.batch_retries_limit.is_none() && chosen.delivery_timeout.is_none() {
-        notes.push(
-            "batch_retries_limit and delivery.timeout.ms: neither has a limit, so a message whose broker stays away waits for ever"
-                .to_owned(),
-        );
-    }
-    if chosen.partitioner_rack_aware && chosen.client_rack.is_none() {
-        return Err(error("partitioner.rack.aware", "needs client.rack, which is not set"));
-    }
+    sizes(given, &mut chosen, &mut notes);
+    surprises(&chosen, &mut notes)?;
     let settings = Settings {
         bootstrap_servers,
         client_id: chosen.client_id,
@@ -240,4 +224,27 @@ fn compression(
         Codec::None | Codec::Snappy | Codec::Lz4 => None,
     };
     Ok((chosen.compression, level))
+}
+
+fn sizes(given: &Given, chosen: &mut Chosen, notes: &mut Vec<String>) {
+    if chosen.batch_bytes > chosen.max_request_bytes {
+        if given.batch_bytes.is_some() {
+            notes
+                .push(format!("batch.size: lowered to max.request.size, {} bytes", chosen.max_request_bytes));
+        }
+        chosen.batch_bytes = chosen.max_request_bytes;
+    }
+}
+
+fn surprises(chosen: &Chosen, notes: &mut Vec<String>) -> Result<(), ConfigError> {
+    if chosen.batch_retries_limit.is_none() && chosen.delivery_timeout.is_none() {
+        notes.push(
+            "batch_retries_limit, delivery.timeout.ms: neither has a limit, so a message whose broker stays away waits for ever"
+                .to_owned(),
+        );
+    }
+    if chosen.partitioner_rack_aware && chosen.client_rack.is_none() {
+        return Err(error("partitioner.rack.aware", "needs client.rack, which is not set"));
+    }
+    Ok(())
 }

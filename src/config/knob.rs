@@ -5,7 +5,7 @@ use super::value::{Limits, Value};
 use crate::error::ConfigError;
 
 /// One setting, as the property parser and the documentation see it.
-pub struct Knob {
+pub(super) struct Knob {
     pub group: &'static str,
     /// How it is set in Rust.
     pub rust: &'static str,
@@ -25,17 +25,17 @@ pub struct Knob {
 }
 
 impl Knob {
-    pub fn property(&self) -> &'static str {
+    pub(super) fn property(&self) -> &'static str {
         self.properties[0]
     }
 }
 
-pub fn error(property: &str, reason: impl Into<String>) -> ConfigError {
+pub(super) fn error(property: &str, reason: impl Into<String>) -> ConfigError {
     ConfigError { property: property.to_owned(), reason: reason.into() }
 }
 
 /// What was set, or the default, within its limits.
-pub fn choose<T: Value>(
+pub(super) fn choose<T: Value>(
     given: Option<&T>,
     property: &str,
     default: &str,
@@ -65,17 +65,17 @@ macro_rules! knobs {
     )*})*) => {
         /// What was set, by whichever way; the last one wins.
         #[derive(Clone, Default)]
-        pub struct Given {
+        pub(super) struct Given {
             $($(pub $name: Option<$ty>,)*)*
         }
 
         /// What was set, or the default; each within its limits, not yet fitted to each other.
-        pub struct Chosen {
+        pub(super) struct Chosen {
             $($(pub $name: $ty,)*)*
         }
 
         impl Given {
-            pub fn choose(&self) -> Result<Chosen, ConfigError> {
+            pub(super) fn choose(&self) -> Result<Chosen, ConfigError> {
                 Ok(Chosen {
                     $($($name: choose(self.$name.as_ref(), $properties[0], $default, &$limits)?,)*)*
                 })
@@ -83,7 +83,7 @@ macro_rules! knobs {
         }
 
         /// Every knob, in the order of the documentation.
-        pub static KNOBS: &[Knob] = &[$($(Knob {
+        pub(super) static KNOBS: &[Knob] = &[$($(Knob {
             group: $group,
             rust: concat!($(stringify!($name), "(", stringify!($arg), ")")? $($by)?),
             properties: &$properties,
@@ -113,3 +113,34 @@ macro_rules! knobs {
     };
 }
 pub(super) use {knobs, names};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::knobs::KNOBS;
+    use std::collections::HashSet;
+
+    #[test]
+    fn defaults_are_values_that_are_shown_as_they_are_written() {
+        for knob in KNOBS {
+            let mut given = Given::default();
+            assert_eq!((knob.read)(&given), None, "{}", knob.property());
+            (knob.write)(&mut given, knob.default).unwrap_or_else(|e| panic!("{}: {e}", knob.property()));
+            assert_eq!((knob.read)(&given).as_deref(), Some(knob.default), "{}", knob.property());
+        }
+    }
+
+    #[test]
+    fn every_name_is_of_one_knob_and_every_knob_is_explained() {
+        let mut names = HashSet::new();
+        for knob in KNOBS {
+            for property in knob.properties {
+                assert!(names.insert(*property), "{property} is there twice");
+            }
+            for text in [knob.meaning, knob.reason] {
+                assert!(text.ends_with('.') && !text.contains("  "), "{}: {text:?}", knob.property());
+            }
+            assert!(!(knob.allowed)().is_empty());
+        }
+    }
+}

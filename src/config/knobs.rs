@@ -15,7 +15,7 @@ const GIB: i64 = 1 << 30;
 
 knobs! {
 "The cluster": {
-    bootstrap_servers: String, by "Config::new";
+    bootstrap_servers: String, by "new(servers)";
     properties: ["bootstrap.servers"], default: "", limits: Limits::TEXT;
     "Where to ask for the cluster first: `host:port`, separated by commas; `[address]:port` for IPv6. Without a port: 9092. \
      Not more than a way in: the brokers themselves say where they are. Name two or three, so that one may be down. All \
@@ -118,7 +118,7 @@ knobs! {
      message alone. It is also how much the partitioner gives a partition before it turns to another one. Memory is taken as a batch \
      grows, not in advance.";
     because "what waits travels together, and it stays below the 1,048,588 bytes of a topic's default `max.message.bytes` even \
-     when compression makes it a little larger. (Java's 16,384 means sixty times the batches; there a batch's memory is taken in advance.)";
+     when compression makes it a little larger. Java's 16,384, chosen where a batch's memory is taken in advance, means sixty times the batches.";
 
     max_request_bytes: usize, fn(usize);
     properties: ["max.request.size"], default: "8388608", limits: Limits::bytes(1024, GIB);

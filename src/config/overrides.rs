@@ -5,26 +5,32 @@ use super::value::{Limits, Value};
 use crate::protocol::error_code::ErrorCode;
 use std::collections::HashMap;
 
-pub const PREFIX: &str = "class.override.";
+pub(super) const PREFIX: &str = "class.override.";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overrides(pub HashMap<ErrorCode, Class>);
+pub(super) struct Overrides(pub HashMap<ErrorCode, Class>);
 
 /// An error code by its name or its number. Success has no other class.
-pub fn code(text: &str) -> Result<ErrorCode, String> {
+pub(super) fn code(text: &str) -> Result<ErrorCode, String> {
     let known = match text.parse::<i16>() {
         Ok(number) => Some(ErrorCode::from(number)),
         Err(_) => ErrorCode::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(text)),
     };
     match known {
-        Some(ErrorCode::None | ErrorCode::DuplicateSequenceNumber) => {
-            Err(format!("`{text}` says that the messages are in the log; that can't be changed"))
-        }
+        Some(code) if is_success(code) => Err(unchangeable(text)),
         Some(code) => Ok(code),
         None => {
             Err(format!("`{text}` is not an error code: take a name or number, as in docs/classification.md"))
         }
     }
+}
+
+fn is_success(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::None | ErrorCode::DuplicateSequenceNumber)
+}
+
+fn unchangeable(code: &str) -> String {
+    format!("`{code}` says that the messages are in the log; that can't be changed")
 }
 
 impl Value for Overrides {
@@ -43,6 +49,13 @@ impl Value for Overrides {
             self.0.iter().map(|(code, class)| format!("{}={}", shown(*code), class.show(limits))).collect();
         entries.sort();
         entries.join(", ")
+    }
+
+    fn fit(self, _: &Limits) -> Result<Self, String> {
+        match self.0.keys().find(|code| is_success(**code)) {
+            Some(code) => Err(unchangeable(code.name())),
+            None => Ok(self),
+        }
     }
 
     fn allowed(limits: &Limits) -> String {

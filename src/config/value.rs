@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What a knob accepts within its type.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(super) struct Limits {
     min: i64,
     max: i64,
     unit: Unit,
@@ -25,42 +25,42 @@ enum Unit {
 
 /// Times above this count as this: "for ever" is often written as the largest number there is, and adding that to a clock
 /// overflows.
-pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The largest 32-bit number: how Java's users write "no limit".
-pub const JAVA_MAX: &str = "2147483647";
+pub(super) const JAVA_MAX: &str = "2147483647";
 
 impl Limits {
     /// No numbers: words or text.
-    pub const TEXT: Limits = Limits::numbers(0, i64::MAX, Unit::Plain);
+    pub(super) const TEXT: Limits = Limits::numbers(0, i64::MAX, Unit::Plain);
 
     const fn numbers(min: i64, max: i64, unit: Unit) -> Limits {
         Limits { min, max, unit, none: &[] }
     }
 
-    pub const fn count(min: i64, max: i64) -> Limits {
+    pub(super) const fn count(min: i64, max: i64) -> Limits {
         Limits::numbers(min, max, Unit::Plain)
     }
 
-    pub const fn bytes(min: i64, max: i64) -> Limits {
+    pub(super) const fn bytes(min: i64, max: i64) -> Limits {
         Limits::numbers(min, max, Unit::Bytes)
     }
 
     /// Milliseconds, as long as one likes.
-    pub const fn millis(min: i64) -> Limits {
+    pub(super) const fn millis(min: i64) -> Limits {
         Limits::numbers(min, i64::MAX, Unit::Millis)
     }
 
-    pub const fn millis_to(min: i64, max: i64) -> Limits {
+    pub(super) const fn millis_to(min: i64, max: i64) -> Limits {
         Limits::numbers(min, max, Unit::Millis)
     }
 
-    pub const fn micros_to(min: i64, max: i64) -> Limits {
+    pub(super) const fn micros_to(min: i64, max: i64) -> Limits {
         Limits::numbers(min, max, Unit::Micros)
     }
 
     /// The words that mean "none".
-    pub const fn none(self, words: &'static [&'static str]) -> Limits {
+    pub(super) const fn none(self, words: &'static [&'static str]) -> Limits {
         Limits { none: words, ..self }
     }
 
@@ -95,7 +95,7 @@ impl Limits {
 }
 
 /// A type that knobs can have.
-pub trait Value: Clone {
+pub(super) trait Value: Clone {
     /// From the text of a property; the error says what is wrong with it.
     fn read(text: &str, limits: &Limits) -> Result<Self, String>;
     /// As the text of a property.

@@ -46,6 +46,7 @@ pub enum Standing {
 /// What the choice of a partition depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
+    /// Whether it comes into question.
     pub standing: Standing,
     /// Batches that wait for it or are on their way; 0 for all where the choice is not adaptive.
     pub queued: u32,
