@@ -368,6 +368,7 @@ impl Engine {
             Some(_) => partition.leaderless_since = None,
             None => {
                 partition.leaderless_since.get_or_insert(now);
+                self.topics[partition.topic as usize].sticky.leave(partition.index as u32);
                 if partition.has_messages() {
                     self.refresh.want(now);
                 }
