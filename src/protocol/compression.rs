@@ -108,6 +108,9 @@ pub fn compress(codec: Codec, level: Option<i32>, input: &[u8], mut out: Vec<u8>
 
 /// Decompresses `input`; more than `limit` bytes is an error, and no more than about that is ever held.
 pub fn decompress(codec: Codec, input: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    if input.is_empty() && codec != Codec::None {
+        return Err(format!("{codec}: nothing there"));
+    }
     match codec {
         Codec::None if input.len() > limit => Err(too_long(codec, limit)),
         Codec::None => Ok(input.to_vec()),
@@ -254,6 +257,9 @@ mod lz4 {
     use super::*;
     use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
+    const FLAGS_AT: usize = 4;
+    const CONTENT_CHECKSUM: u8 = 1 << 2;
+
     pub(super) fn compress(input: &[u8], out: Vec<u8>) -> Result<Vec<u8>, String> {
         // As Java writes it: independent blocks of 64 KiB, no checksums but the header's.
         let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Independent);
@@ -267,6 +273,13 @@ mod lz4 {
         let out = read_all(Codec::Lz4, FrameDecoder::new(&mut rest), limit)?;
         if !rest.is_empty() {
             return Err(format!("lz4: {} bytes behind the end", rest.len()));
+        }
+        // The decoder takes the end of the input between two blocks for the end of the frame.
+        let end_mark_from_behind =
+            if input.get(FLAGS_AT).is_some_and(|flags| flags & CONTENT_CHECKSUM != 0) { 8 } else { 4 };
+        let end_mark = input.len().checked_sub(end_mark_from_behind).and_then(|at| input[at..].first_chunk());
+        if end_mark != Some(&[0; 4]) {
+            return Err("lz4: the frame has no end".into());
         }
         Ok(out)
     }
