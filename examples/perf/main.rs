@@ -105,7 +105,7 @@ fn run(args: &Args) -> Result<bool, Failure> {
     if own_cluster {
         flags.push(("--brokers", "bootstrap.servers", Some("127.0.0.1:1".to_owned())));
     }
-    args.connect.config(&flags).map_err(misused)?;
+    let _ = args.connect.config(&flags).map_err(misused)?;
     let mut cluster = None;
     if own_cluster {
         let started = ClusterProcess::start(args.embedded_brokers, &args.topic, args.embedded_partitions);

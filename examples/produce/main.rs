@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use steadfast::{Producer, StartError};
+use steadfast::{Config, Producer, StartError};
 
 /// How often the main thread looks at everything.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ struct Job {
     reader: Reader,
     report: Report,
     json: bool,
-    delivery_timeout: Option<Duration>,
+    flush_within: Option<Duration>,
 }
 
 fn main() -> ExitCode {
@@ -77,7 +77,9 @@ impl From<String> for SetUpError {
 
 fn set_up(args: &Args) -> Result<Job, SetUpError> {
     let config = args.config()?;
-    let settings = config.settings().map_err(|e| e.to_string())?;
+    let longest_line =
+        config.get("buffer.memory").and_then(|bytes| bytes.parse().ok()).unwrap_or(u64::MAX - 1);
+    let flush_within = flush_within(&config);
     let separators = args.separators()?;
     let headers = args.headers()?;
     let report = match &args.report {
@@ -97,14 +99,22 @@ fn set_up(args: &Args) -> Result<Job, SetUpError> {
         separators,
         headers,
         partition: args.partition,
-        longest_line: settings.buffer_bytes,
+        longest_line,
     };
-    let delivery_timeout = settings.delivery_timeout;
-    Ok(Job { producer, reader, report: Report::new(report), json: args.json, delivery_timeout })
+    Ok(Job { producer, reader, report: Report::new(report), json: args.json, flush_within })
+}
+
+/// Within `delivery.timeout.ms` everything has its verdict. (It is raised to linger and one request where they take longer.)
+/// None: without that limit the last line may take for ever, as was asked for.
+fn flush_within(config: &Config) -> Option<Duration> {
+    let ms = |property| config.get(property)?.parse().ok().map(Duration::from_millis);
+    let delivery = ms("delivery.timeout.ms")?;
+    let request = ms("linger.ms").unwrap_or_default() + ms("request.timeout.ms").unwrap_or_default();
+    Some(delivery.max(request) + Duration::from_secs(1))
 }
 
 fn run(job: Job) -> ExitCode {
-    let Job { producer, reader, report, json, delivery_timeout } = job;
+    let Job { producer, reader, report, json, flush_within } = job;
     let started = Instant::now();
     let interrupted = match on_signals() {
         Ok(interrupted) => interrupted,
@@ -125,7 +135,7 @@ fn run(job: Job) -> ExitCode {
     let progress = Progress::new();
     let read = watch(&producer, &end, &interrupted, &progress);
     if read.is_some() {
-        flush(&producer, delivery_timeout, &interrupted, &progress);
+        flush(&producer, flush_within, &interrupted, &progress);
         // It has said that it is done, so this ends; a panic in it has been printed.
         _ = reading.join();
     }
@@ -215,7 +225,7 @@ fn watch(
     }
 }
 
-/// Until everything has its verdict, the delivery timeout is over, or somebody interrupts.
+/// Until everything has its verdict, the time is over, or somebody interrupts.
 fn flush(producer: &Producer, timeout: Option<Duration>, interrupted: &AtomicBool, progress: &Progress) {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     while producer.flush(TICK).is_err() {
