@@ -4,6 +4,7 @@
 //! for it. Nobody joins them: they end when the worker's end of their channel is gone, after what they are at.
 
 use crate::engine::io::{CompressJob, Compressed, ConnId};
+use crate::protocol::compression;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::HashMap;
 use std::io;
@@ -20,6 +21,13 @@ pub type Addresses = Result<Vec<SocketAddr>, String>;
 pub struct Work {
     pub resolve: fn(host: &str, port: u16) -> Addresses,
     pub compress: fn(&CompressJob) -> Result<Vec<u8>, String>,
+}
+
+impl Work {
+    /// The system's resolver, and the codecs.
+    pub fn real() -> Work {
+        Work { resolve, compress }
+    }
 }
 
 /// What came back.
@@ -155,8 +163,12 @@ fn hand_over<T>(jobs: &Sender<T>, job: T) {
     assert!(jobs.send(job).is_ok(), "a helper thread ended by itself");
 }
 
+fn compress(job: &CompressJob) -> Result<Vec<u8>, String> {
+    compression::compress(job.codec, job.level, &job.records[..job.used], Vec::new())
+}
+
 /// What the system's resolver says.
-pub fn resolve(host: &str, port: u16) -> Addresses {
+fn resolve(host: &str, port: u16) -> Addresses {
     match (host, port).to_socket_addrs() {
         Ok(addresses) => Some(addresses.collect::<Vec<_>>())
             .filter(|addresses| !addresses.is_empty())
@@ -249,6 +261,14 @@ mod tests {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).map_err(|e| e.to_string())?;
         stream.read(&mut [0]).map_err(|e| e.to_string())?;
         Err(format!("{host} hung"))
+    }
+
+    #[test]
+    fn the_codecs_are_at_work() {
+        let job = CompressJob { codec: Codec::Lz4, used: 4000, ..job(1, &[b'a'; 5000]) };
+        let compressed = (Work::real().compress)(&job).unwrap();
+        assert!(compressed.len() < 400);
+        assert_eq!(compression::decompress(Codec::Lz4, &compressed, 1 << 20).unwrap(), [b'a'; 4000]);
     }
 
     #[test]
