@@ -24,7 +24,7 @@ pub trait Work {
 }
 
 /// Taken at most before the sockets get their turn.
-const CHUNKS_A_TURN: usize = 16;
+pub const CHUNKS_A_TURN: usize = 16;
 
 /// What the worker holds of the hand-over. A turn of its loop is:
 ///
@@ -80,14 +80,20 @@ impl WorkerSide {
         self.intake.recycle(&self.ends, chunk);
     }
 
-    /// Whether sealed chunks are waiting, or (with `open`) anything at all: for a worker that polls before it sleeps.
-    pub fn has_messages(&self, open: bool) -> bool {
-        !self.ends.sealed.is_empty() || open && self.intake.has_messages()
+    /// Whether `take_chunks` would bring something: for a worker that polls before it sleeps.
+    pub fn has_chunks(&self, now: Instant) -> bool {
+        !self.ends.sealed.is_empty() || self.intake.open_is_due(now, self.linger)
     }
 
-    /// Whether callers wait for room now, if that is news.
-    pub fn pressure_changed(&mut self) -> Option<bool> {
-        let pressure = self.budget.is_contended();
+    /// Callers wait for room, nothing is sealed, and nothing is on its way that would give them some (`in_flight`): only the
+    /// end of linger can. As long as something is on its way, ending linger for them would only make small batches.
+    pub fn is_pressing(&self, in_flight: impl FnOnce() -> bool) -> bool {
+        self.budget.is_contended() && self.ends.sealed.is_empty() && !in_flight()
+    }
+
+    /// `is_pressing`, if that is news.
+    pub fn pressure_changed(&mut self, in_flight: impl FnOnce() -> bool) -> Option<bool> {
+        let pressure = self.is_pressing(in_flight);
         (pressure != self.pressure).then(|| {
             self.pressure = pressure;
             pressure
@@ -96,14 +102,15 @@ impl WorkerSide {
 
     /// To be called right before sleeping. `timer`: when the worker must wake up anyway; `in_flight`: whether something is on
     /// its way that will give room back. None: don't sleep, there is work. Otherwise until when (none: until woken).
-    pub fn prepare_sleep(&self, timer: Option<Instant>, in_flight: bool) -> Option<Option<Instant>> {
+    pub fn prepare_sleep(
+        &self,
+        timer: Option<Instant>,
+        in_flight: impl FnOnce() -> bool,
+    ) -> Option<Option<Instant>> {
         let until = self.intake.prepare_sleep(&self.ends, timer, self.linger)?;
         // Looked at now that callers see the worker asleep: they make their wish known first and ring after.
-        let pressure = self.budget.is_contended();
-        let is_wanted = self.control.is_asked()
-            || pressure != self.pressure
-            || pressure && !in_flight && self.has_messages(true);
-        (!is_wanted).then_some(until)
+        let is_pressing = self.is_pressing(in_flight) && (!self.pressure || self.intake.has_messages());
+        (!is_pressing && !self.control.is_asked()).then_some(until)
     }
 
     /// The sleep is over (or did not take place): nobody needs to ring.
@@ -171,7 +178,8 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
     let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// The words of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a text")
 }

@@ -16,6 +16,7 @@ mod protocol;
 mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod worker;
 
 pub use config::bootstrap::BootstrapServers;
 pub use config::settings::{Acks, Class, Idempotence, RecoveryStrategy, RetryAmbiguous};

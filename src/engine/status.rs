@@ -82,6 +82,17 @@ impl Times {
 }
 
 impl Engine {
+    /// Messages that have their verdict.
+    pub fn settled(&self) -> u64 {
+        self.stats.delivered + self.stats.dropped
+    }
+
+    /// Something is on its way that will give room back.
+    pub fn has_work_in_flight(&self) -> bool {
+        let is_asked = |node: &Node| node.session().is_some_and(|session| session.produce > 0);
+        !self.jobs.is_empty() || self.nodes.iter().any(is_asked)
+    }
+
     /// Fills in what the engine knows.
     pub fn stats(&self) -> Stats {
         let by_count = |map: &BTreeMap<String, u64>| {

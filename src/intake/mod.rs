@@ -432,20 +432,25 @@ impl Intake {
 
     /// Before the worker sleeps. None: there are (enough) sealed chunks, don't sleep. Otherwise the time to sleep until, the
     /// earlier of `timer` and the end of the open chunk's linger; callers know from here on how it sleeps.
+    ///
+    /// They rely on a timer that ends within their own linger. On one that runs longer (a request's timeout, the age of
+    /// metadata) a message must not wait: there the first one rings.
     pub fn prepare_sleep(
         &self,
         ends: &ChunkEnds,
         timer: Option<Instant>,
         linger: Duration,
     ) -> Option<Option<Instant>> {
+        let lingered = Instant::now() + linger;
         let open = self.open.lock();
-        let sealed = ends.sealed.len();
-        if sealed >= self.bell.chunks_a_wake() || sealed > 0 && timer.is_none() {
-            return None;
-        }
         let due = (!open.chunk.is_empty()).then(|| open.chunk.opened() + linger);
         let until = timer.into_iter().chain(due).min();
-        self.bell.going_to_sleep(until.is_some());
+        let is_soon = until.is_some_and(|until| until <= lingered);
+        let sealed = ends.sealed.len();
+        if sealed >= self.bell.chunks_a_wake() || sealed > 0 && !is_soon {
+            return None;
+        }
+        self.bell.going_to_sleep(is_soon);
         Some(until)
     }
 

@@ -4,6 +4,7 @@
 //! for it. Nobody joins them: they end when the worker's end of their channel is gone, after what they are at.
 
 use crate::engine::io::{CompressJob, Compressed, ConnId};
+use crate::handover::panic_text;
 use crate::protocol::compression;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::HashMap;
@@ -18,15 +19,15 @@ pub type Addresses = Result<Vec<SocketAddr>, String>;
 
 /// The long computations themselves; tests put their own in.
 #[derive(Clone, Copy)]
-pub struct Work {
+pub struct Chores {
     pub resolve: fn(host: &str, port: u16) -> Addresses,
     pub compress: fn(&CompressJob) -> Result<Vec<u8>, String>,
 }
 
-impl Work {
+impl Chores {
     /// The system's resolver, and the codecs.
-    pub fn real() -> Work {
-        Work { resolve, compress }
+    pub fn real() -> Chores {
+        Chores { resolve, compress }
     }
 }
 
@@ -39,7 +40,7 @@ pub enum Done {
 
 /// The worker's end.
 pub struct Helper {
-    work: Work,
+    chores: Chores,
     names: Option<Sender<NameJob>>,
     batches: Option<Sender<CompressJob>>,
     /// Names that are still wanted. A look-up that nobody waits for any more isn't begun.
@@ -73,10 +74,10 @@ impl Back {
 
 impl Helper {
     /// `wake`: called on the helper's threads whenever something came back.
-    pub fn new(work: Work, wake: Arc<dyn Fn() + Send + Sync>) -> Helper {
+    pub fn new(chores: Chores, wake: Arc<dyn Fn() + Send + Sync>) -> Helper {
         let (sender, done) = crossbeam_channel::unbounded();
         let back = Back { done: sender, wake };
-        Helper { work, names: None, batches: None, wanted: HashMap::new(), done, back }
+        Helper { chores, names: None, batches: None, wanted: HashMap::new(), done, back }
     }
 
     pub fn resolve(&mut self, conn: ConnId, host: String, port: u16) {
@@ -87,7 +88,7 @@ impl Helper {
             self.back.send(Done::Resolved(conn, Ok(vec![SocketAddr::new(ip, port)])));
             return;
         }
-        let (back, resolve) = (self.back.clone(), self.work.resolve);
+        let (back, resolve) = (self.back.clone(), self.chores.resolve);
         let started = start(&mut self.names, "steadfast-names", move |job: NameJob| {
             if job.wanted.strong_count() > 0 {
                 let result = guarded("the resolver", || resolve(&job.host, job.port));
@@ -110,7 +111,7 @@ impl Helper {
 
     /// Results come back in the order of the jobs.
     pub fn compress(&mut self, job: CompressJob) {
-        let (back, compress) = (self.back.clone(), self.work.compress);
+        let (back, compress) = (self.back.clone(), self.chores.compress);
         let started = start(&mut self.batches, "steadfast-compression", move |job: CompressJob| {
             let result = guarded("the codec", || compress(&job));
             back.send(Done::Compressed(Compressed { job: job.job, result, records: job.records }));
@@ -177,15 +178,6 @@ fn resolve(host: &str, port: u16) -> Addresses {
     }
 }
 
-/// The words of a panic.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_owned(),
-        (_, Some(text)) => text.clone(),
-        _ => "a panic without words".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,9 +207,9 @@ mod tests {
         }
     }
 
-    fn helper(work: Work) -> (Helper, Receiver<()>) {
+    fn helper(chores: Chores) -> (Helper, Receiver<()>) {
         let (ring, bell) = crossbeam_channel::unbounded();
-        (Helper::new(work, Arc::new(move || ring.send(()).unwrap_or(()))), bell)
+        (Helper::new(chores, Arc::new(move || ring.send(()).unwrap_or(()))), bell)
     }
 
     #[test]
@@ -227,7 +219,7 @@ mod tests {
             1 => panic!("bad {}", job.job),
             _ => Ok(job.records[..job.used].iter().rev().copied().collect()),
         };
-        let (mut helper, bell) = helper(Work { resolve: NEVER, compress });
+        let (mut helper, bell) = helper(Chores { resolve: NEVER, compress });
         for number in 0..9 {
             helper.compress(job(number, &[1, 2, number as u8]));
         }
@@ -245,7 +237,7 @@ mod tests {
 
     #[test]
     fn numbers_need_no_thread() {
-        let (mut helper, bell) = helper(Work { resolve: NEVER, compress: |_| Err(String::new()) });
+        let (mut helper, bell) = helper(Chores { resolve: NEVER, compress: |_| Err(String::new()) });
         for (host, ip) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("[::1]", "::1")] {
             helper.resolve(ConnId(1), host.to_owned(), 9092);
             let Done::Resolved(ConnId(1), Ok(found)) = next(&mut helper, &bell) else { panic!("{host}") };
@@ -266,7 +258,7 @@ mod tests {
     #[test]
     fn the_codecs_are_at_work() {
         let job = CompressJob { codec: Codec::Lz4, used: 4000, ..job(1, &[b'a'; 5000]) };
-        let compressed = (Work::real().compress)(&job).unwrap();
+        let compressed = (Chores::real().compress)(&job).unwrap();
         assert!(compressed.len() < 400);
         assert_eq!(compression::decompress(Codec::Lz4, &compressed, 1 << 20).unwrap(), [b'a'; 4000]);
     }
@@ -275,7 +267,7 @@ mod tests {
     fn a_name_that_hangs_holds_up_no_batch_and_no_later_look_up_that_was_given_up() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (mut helper, bell) = helper(Work { resolve: hang, compress: |job| Ok(job.records.to_vec()) });
+        let (mut helper, bell) = helper(Chores { resolve: hang, compress: |job| Ok(job.records.to_vec()) });
         helper.resolve(ConnId(1), format!("first-{port}"), 1);
         let (hanging, _) = listener.accept().unwrap(); // now it hangs
         helper.resolve(ConnId(2), format!("second-{port}"), 1);

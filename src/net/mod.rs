@@ -15,7 +15,7 @@ mod tests;
 use crate::engine::io::{CloseReason, CompressJob, ConnId, Event, NetAction};
 use crate::protocol::frame::Frame;
 use connection::{reason, Connection, Received};
-pub use helper::Work;
+pub use helper::Chores;
 use helper::{Done, Helper};
 use mio::{Registry, Token};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ impl Net {
     pub fn new(
         registry: Registry,
         buffers: SocketBuffers,
-        work: Work,
+        chores: Chores,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Net {
         Net {
@@ -56,7 +56,7 @@ impl Net {
             to_read: Vec::new(),
             to_write: Vec::new(),
             failed: Vec::new(),
-            helper: Helper::new(work, wake),
+            helper: Helper::new(chores, wake),
         }
     }
 
@@ -133,6 +133,11 @@ impl Net {
     /// To the helper thread.
     pub fn compress(&mut self, job: CompressJob) {
         self.helper.compress(job);
+    }
+
+    /// At the end: at once, whatever is under way.
+    pub fn close_all(&mut self) {
+        self.connections.clear();
     }
 
     fn open(&mut self, conn: ConnId, addr: SocketAddr) {

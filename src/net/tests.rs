@@ -48,12 +48,12 @@ impl Shell {
     fn with(buffers: SocketBuffers) -> Shell {
         let poll = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(poll.registry(), Token(usize::MAX)).unwrap();
-        let work = Work {
+        let chores = Chores {
             resolve: |host, _| Err(format!("{host}?")),
             compress: |job| Ok(job.records[..job.used].to_vec()),
         };
         let registry = poll.registry().try_clone().unwrap();
-        let net = Net::new(registry, buffers, work, Arc::new(move || waker.wake().unwrap()));
+        let net = Net::new(registry, buffers, chores, Arc::new(move || waker.wake().unwrap()));
         Shell { poll, events: mio::Events::with_capacity(64), net, log: Vec::new() }
     }
 
