@@ -96,7 +96,7 @@ fn fate_text(fate: Fate) -> &'static str {
 #[non_exhaustive]
 pub enum Cause {
     /// A broker refused it for good.
-    #[error("broker {broker} refused it: {code}{}", text(.message.as_deref()))]
+    #[error("broker {broker} refused it: {code}{}{}", text(.message.as_deref()), advice(*.code))]
     Refused {
         /// The broker's code.
         code: ErrorCode,
@@ -233,6 +233,10 @@ impl Cause {
 
 fn text(message: Option<&str>) -> String {
     message.map_or_else(String::new, |m| format!(" ({m})"))
+}
+
+fn advice(code: ErrorCode) -> String {
+    code.advice().map_or_else(String::new, |advice| format!(": {advice}"))
 }
 
 fn last_text(last: Option<&Cause>) -> String {

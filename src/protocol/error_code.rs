@@ -200,6 +200,37 @@ error_codes! {
     ControllerIdNotRegistered = 136, "CONTROLLER_ID_NOT_REGISTERED", "no controller with this id is registered";
 }
 
+impl ErrorCode {
+    /// What to do about it, for the refusals that somebody can do something about.
+    pub const fn advice(self) -> Option<&'static str> {
+        Some(match self {
+            ErrorCode::MessageTooLarge => {
+                "send smaller messages, compress them, or raise max.message.bytes of the topic"
+            }
+            ErrorCode::InvalidTopicException => {
+                "check the topic's name; topics of Kafka's own can't be written to"
+            }
+            ErrorCode::RecordListTooLarge => "send smaller messages, or raise segment.bytes of the topic",
+            ErrorCode::NotEnoughReplicas | ErrorCode::NotEnoughReplicasAfterAppend => {
+                "bring brokers back, or lower min.insync.replicas of the topic"
+            }
+            ErrorCode::TopicAuthorizationFailed => "allow this principal to write to the topic",
+            ErrorCode::ClusterAuthorizationFailed => {
+                "allow this principal IdempotentWrite on the cluster (older brokers ask for it), or set \
+                 enable.idempotence=false"
+            }
+            ErrorCode::InvalidTimestamp => {
+                "check the messages' timestamps and the clock, or the limits that the topic sets to them"
+            }
+            ErrorCode::UnsupportedForMessageFormat => "headers need a topic of message format 2 (Kafka 0.11)",
+            ErrorCode::UnsupportedCompressionType => "choose another compression.type",
+            ErrorCode::InvalidRecord => "a compacted topic takes no message without a key",
+            ErrorCode::SaslAuthenticationFailed => "check the credentials",
+            _ => return None,
+        })
+    }
+}
+
 /// `NOT_LEADER_OR_FOLLOWER (6)`
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -66,3 +66,15 @@ fn a_code_from_the_future_keeps_its_number() {
     }
     assert_eq!(ErrorCode::from(6).to_string(), "NOT_LEADER_OR_FOLLOWER (6)");
 }
+
+#[test]
+fn advice_gets_into_the_error_that_people_read() {
+    let refused = |number| {
+        let code = ErrorCode::from(number);
+        steadfast::Cause::Refused { code, message: None, broker: 3 }.to_string()
+    };
+    assert_eq!(refused(42), "broker 3 refused it: INVALID_REQUEST (42)");
+    assert!(refused(10)
+        .ends_with(": send smaller messages, compress them, or raise max.message.bytes of the topic"));
+    assert!(refused(31).contains("enable.idempotence=false"));
+}
