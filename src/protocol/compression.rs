@@ -19,6 +19,7 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// All of them, by number.
     pub const ALL: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
     /// Its number in a batch's attributes.
@@ -26,6 +27,7 @@ impl Codec {
         self as u8
     }
 
+    /// The codec of this number.
     pub fn from_id(id: u8) -> Option<Codec> {
         Codec::ALL.get(usize::from(id)).copied()
     }
@@ -124,12 +126,14 @@ fn too_long(codec: Codec, limit: usize) -> String {
     format!("{codec}: more than {limit} bytes when decompressed")
 }
 
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 /// Reads all there is, up to the limit.
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 fn read_all(codec: Codec, from: impl std::io::Read, limit: usize) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut out = Vec::new();
-    from.take(limit as u64 + 1).read_to_end(&mut out).map_err(|error| format!("{codec}: {error}"))?;
+    from.take((limit as u64).saturating_add(1))
+        .read_to_end(&mut out)
+        .map_err(|error| format!("{codec}: {error}"))?;
     if out.len() > limit {
         return Err(too_long(codec, limit));
     }

@@ -1,4 +1,6 @@
 //! Wire data only, no policy.
+#![allow(missing_docs, unreachable_pub)] // shown to the crate's own tests only; `Codec` and `ErrorCode` have their docs
+
 pub mod api_versions;
 pub mod compression;
 pub mod error_code;

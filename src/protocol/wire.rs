@@ -197,10 +197,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub fn put_i8(out: &mut Vec<u8>, value: i8) {
-    out.push(value as u8);
-}
-
 pub fn put_i16(out: &mut Vec<u8>, value: i16) {
     out.extend(value.to_be_bytes());
 }

@@ -102,7 +102,9 @@ fn bombs() {
             let error = decompress(codec, &packed, limit).unwrap_err();
             assert!(error.contains(&format!("more than {limit} bytes")), "{codec}: {error}");
         }
-        assert_eq!(decompress(codec, &packed, 20_000_000).unwrap().len(), 20_000_000);
+        for limit in [20_000_000, usize::MAX] {
+            assert_eq!(decompress(codec, &packed, limit).unwrap().len(), 20_000_000);
+        }
     }
 }
 
