@@ -69,7 +69,7 @@ impl Budget {
     }
 
     /// Takes `charge` bytes, waiting in line until `deadline` (none: for as long as it takes) if there are not enough.
-    /// `in_line` is called once the worker can see that somebody waits.
+    /// `in_line` is called once it has to wait and the worker can see that.
     #[cold]
     pub fn reserve_waiting(
         &self,
@@ -89,8 +89,10 @@ impl Budget {
         // The order matters: raise the flag, then collect what is free. `release` adds first and looks at the flag
         // after, so one of us two sees the other.
         self.waiting.store(true, SeqCst);
-        in_line();
         self.serve(&mut queue);
+        if !me.granted.load(Relaxed) {
+            in_line();
+        }
         while !me.granted.load(Relaxed) {
             let timed_out = match deadline {
                 Some(deadline) => me.wake.wait_until(&mut queue, deadline).timed_out(),
