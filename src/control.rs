@@ -39,6 +39,8 @@ struct State {
     next: u64,
     /// The earliest deadline that a `stop` gave.
     stop: Option<Instant>,
+    /// Somebody will get the report of what was left.
+    attended: bool,
     /// The snapshot that was asked for last, and the one that was made last.
     snapshots_asked: u64,
     snapshots_made: u64,
@@ -207,9 +209,19 @@ impl Control {
 
     /// Asks the worker to end by `deadline`; the earliest one counts.
     pub fn stop(&self, deadline: Option<Instant>, ring: impl FnOnce()) {
+        self.end_by(deadline, true, ring);
+    }
+
+    /// The same, but nobody will take the report: what is left is logged.
+    pub fn stop_unattended(&self, deadline: Option<Instant>, ring: impl FnOnce()) {
+        self.end_by(deadline, false, ring);
+    }
+
+    fn end_by(&self, deadline: Option<Instant>, attended: bool, ring: impl FnOnce()) {
         // A deadline further off than clocks go is one that never comes.
         let deadline = deadline.unwrap_or_else(far_future);
         let mut state = self.state.lock();
+        state.attended |= attended;
         if state.end.is_none() && state.stop.is_none_or(|earlier| deadline < earlier) {
             state.stop = Some(deadline);
             state.asks.stop = Some(deadline);
@@ -307,12 +319,22 @@ impl Control {
 
     /// The worker has ended, with a last snapshot unless it died. Nothing is asked of it any more.
     pub fn set_end(&self, end: End, left: Vec<Leftover>, snapshot: Option<Snapshot>) {
+        let (messages, died) = (end.left, end.died.is_some());
         let mut state = self.state.lock();
-        state.snapshot = snapshot.unwrap_or_else(|| std::mem::take(&mut state.snapshot));
+        if let Some(snapshot) = snapshot {
+            state.snapshot = snapshot;
+        }
         state.end = Some(end);
         state.left = left;
         state.flushing.clear();
+        let attended = state.attended;
         self.changed.notify_all();
+        drop(state);
+        if messages > 0 && !attended && !died {
+            log::warn!(
+                "the producer was dropped before {messages} messages had their verdict: they are lost to it"
+            );
+        }
     }
 
     /// The callback has heard of everything; also to be called when there is none.

@@ -160,15 +160,23 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
         }
         Err(panic) => {
             let reason: Arc<str> = panic_text(&*panic).into();
-            log::error!("the producer's worker died, and with it whatever had no verdict: {reason}");
             // Before anything of the worker is dropped: what was lost with it tells this reason.
             origin.set_death(&reason);
             intake.close(Closed::Died(reason.clone()));
             intake.abandon(&sealed);
+            let accepted = intake.accepted();
             if let Some(callbacks) = &callbacks {
-                callbacks.died(&reason, intake.accepted());
+                callbacks.died(&reason, accepted);
             }
-            control.set_end(End { died: Some(reason), left: 0 }, Vec::new(), None);
+            // What it knew before; but it may be too broken even to tell.
+            let snapshot = worker.as_mut().and_then(|w| catch_unwind(AssertUnwindSafe(|| w.snapshot())).ok());
+            let settled =
+                snapshot.as_ref().map_or_else(|| control.settled(), |s| s.stats.delivered + s.stats.dropped);
+            let left = accepted.saturating_sub(settled);
+            log::error!(
+                "the producer's worker died, and {left} messages without a verdict are lost: {reason}"
+            );
+            control.set_end(End { died: Some(reason), left }, Vec::new(), snapshot);
         }
     }
     if told_by_nobody {

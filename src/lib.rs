@@ -29,7 +29,7 @@ pub use error::{
     TimestampType, WaitError,
 };
 pub use message::{Header, Message, OwnedMessage};
-pub use producer::{Producer, ProducerBuilder, StopEnd, StopReport};
+pub use producer::{Leftovers, Producer, ProducerBuilder, StopEnd, StopReport};
 pub use protocol::compression::Codec;
 pub use protocol::error_code::ErrorCode;
 pub use stats::{BrokerStatus, LatencySummary, PartitionStatus, Stats, Status};
@@ -45,7 +45,7 @@ pub mod internal {
             })*
         };
     }
-    shown!(config, control, delivery, engine, handover, intake, protocol);
+    shown!(config, control, delivery, engine, handover, intake, producer, protocol, worker);
 
     /// The cluster without its sockets.
     pub mod model {

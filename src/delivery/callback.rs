@@ -66,7 +66,7 @@ pub fn start(
     let (notes, queue) = crossbeam_channel::unbounded();
     let teller = Teller { callback, control, budget, told: 0 };
     let thread = std::thread::Builder::new().name("steadfast-callback".into()).spawn(move || {
-        origin.serve();
+        origin.serve_callback();
         teller.run(&queue);
     })?;
     Ok((CallbackQueue { notes }, thread))
@@ -93,12 +93,12 @@ impl Teller {
                 }
             }
         }
-        self.control.set_told();
-        // It may own the last handle of the producer, or panic when dropped.
+        // It may own the last handle of the producer, or panic when dropped. Whoever waits for the end wants it gone.
         let callback = self.callback;
         if catch_unwind(AssertUnwindSafe(|| drop(callback))).is_err() {
             panicked(&self.control);
         }
+        self.control.set_told();
     }
 
     fn tell(&mut self, settled: Settled) {

@@ -19,9 +19,15 @@ pub struct Origin {
     died: Condvar,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Worker,
+    Callback,
+}
+
 thread_local! {
-    /// The producer whose worker or callback this thread runs; 0: none.
-    static SERVES: Cell<u64> = const { Cell::new(0) };
+    /// The producer whose own thread this is, and what it does for it.
+    static SERVES: Cell<Option<(u64, Role)>> = const { Cell::new(None) };
 }
 
 /// How long `death` waits for a text that must come at any moment.
@@ -53,14 +59,29 @@ impl Origin {
         std::process::id() != self.process
     }
 
-    /// This thread is from now on the producer's own (worker or callback): it must never wait for the producer.
+    /// This thread is from now on the producer's worker.
     pub fn serve(&self) {
-        SERVES.set(self.id);
+        SERVES.set(Some((self.id, Role::Worker)));
     }
 
-    /// Whether this thread is the producer's own.
+    /// This thread is from now on the one that runs the producer's callback.
+    pub fn serve_callback(&self) {
+        SERVES.set(Some((self.id, Role::Callback)));
+    }
+
+    /// Whether this thread is the producer's own, worker or callback: it must never wait for the producer.
     pub fn is_served_here(&self) -> bool {
-        SERVES.try_with(Cell::get) == Ok(self.id)
+        self.role_here().is_some()
+    }
+
+    /// Whether this thread is the worker. User code runs there in one case: a logger that sends to Kafka.
+    pub fn is_worker_here(&self) -> bool {
+        self.role_here() == Some(Role::Worker)
+    }
+
+    fn role_here(&self) -> Option<Role> {
+        let serves = SERVES.try_with(Cell::get).ok().flatten();
+        serves.filter(|(id, _)| *id == self.id).map(|(_, role)| role)
     }
 
     /// The worker died of this. The first text stays.
@@ -91,7 +112,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 one.serve();
-                assert!(one.is_served_here() && !other.is_served_here());
+                assert!(one.is_served_here() && one.is_worker_here() && !other.is_served_here());
+                other.serve_callback();
+                assert!(other.is_served_here() && !other.is_worker_here() && !one.is_served_here());
             });
         });
         assert!(!one.is_served_here());
