@@ -160,9 +160,10 @@ fn with_unique_headers(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
     #[test]
     fn ours_read_by_ours(
-        wanted in prop::collection::vec(wanted(5000), 1..20),
+        wanted in prop::collection::vec(wanted(3000), 1..12),
         codec in codecs(),
         identity: (i64, i16, i32),
     ) {
@@ -178,7 +179,7 @@ proptest! {
 
     #[test]
     fn ours_read_by_theirs(
-        wanted in prop::collection::vec(wanted(5000), 1..20),
+        wanted in prop::collection::vec(wanted(3000), 1..12),
         codec in codecs(),
         producer_id in -1..i64::MAX, epoch in -1..i16::MAX, sequence in -1..i32::MAX - 100,
     ) {
@@ -201,7 +202,7 @@ proptest! {
 
     #[test]
     fn theirs_read_by_ours(
-        wanted in prop::collection::vec(wanted(5000), 1..20),
+        wanted in prop::collection::vec(wanted(3000), 1..12),
         codec in codecs(),
         base_offset in 0..1i64 << 50,
         producer_id in 0..i64::MAX, epoch in 0..i16::MAX, transactional: bool,

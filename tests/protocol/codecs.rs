@@ -29,7 +29,7 @@ fn every_size_and_level_comes_back() {
             for kind in 0..3 {
                 let plain = input(size, kind);
                 let mut levels = vec![None];
-                if size <= 200_000 {
+                if size <= 32_769 {
                     levels.push(middle);
                     levels.extend(ends.into_iter().flatten().map(Some));
                 }
@@ -48,7 +48,7 @@ fn every_size_and_level_comes_back() {
 
 #[test]
 fn a_higher_level_is_smaller() {
-    let plain = input(200_000, 1).iter().zip(input(200_000, 2)).map(|(a, b)| a ^ (b & 7)).collect::<Vec<_>>();
+    let plain = input(40_000, 1).iter().zip(input(40_000, 2)).map(|(a, b)| a ^ (b & 7)).collect::<Vec<_>>();
     for codec in built_in() {
         let Some(levels) = codec.levels() else { continue };
         let low = compress(codec, Some(1), &plain, Vec::new()).unwrap();
@@ -97,13 +97,13 @@ fn a_buffer_for_reuse_is_overwritten_and_reused() {
 #[test]
 fn bombs() {
     for codec in built_in() {
-        let packed = compress(codec, None, &vec![0; 20_000_000], Vec::new()).unwrap();
-        for limit in [0, 1, 1000, 19_999_999] {
+        let packed = compress(codec, None, &vec![0; 5_000_000], Vec::new()).unwrap();
+        for limit in [0, 1, 1000, 4_999_999] {
             let error = decompress(codec, &packed, limit).unwrap_err();
             assert!(error.contains(&format!("more than {limit} bytes")), "{codec}: {error}");
         }
-        for limit in [20_000_000, usize::MAX] {
-            assert_eq!(decompress(codec, &packed, limit).unwrap().len(), 20_000_000);
+        for limit in [5_000_000, usize::MAX] {
+            assert_eq!(decompress(codec, &packed, limit).unwrap().len(), 5_000_000);
         }
     }
 }
@@ -166,12 +166,16 @@ fn lz4_frames_are_javas() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn anything_comes_back(plain in prop::collection::vec(0..4u8, 0..40_000), codec in codecs()) {
+    fn anything_comes_back(plain in prop::collection::vec(0..4u8, 0..9000), codec in codecs()) {
         let packed = compress(codec, None, &plain, vec![9; 10]).unwrap();
         prop_assert_eq!(decompress(codec, &packed, plain.len()).unwrap(), plain);
     }
 
+}
+
+proptest! {
     /// Whatever comes in: an error or an answer within the limit, no panic.
     #[test]
     fn noise_is_survived(
