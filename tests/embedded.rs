@@ -1,5 +1,7 @@
 //! The embedded cluster behaves as a broker does: asked by an independent client, with and without sockets.
 
+#![allow(unreachable_pub)] // modules of a test are read by that test alone
+
 #[path = "embedded/client.rs"]
 mod client;
 #[path = "embedded/faults.rs"]
