@@ -108,8 +108,7 @@ impl Server {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), STOP)?;
         let endpoints = ports.0.into_iter().map(|(id, address, reservation)| {
-            let mut endpoint =
-                Endpoint { address, reservation: reservation, listener: None, hung: false, made: 0 };
+            let mut endpoint = Endpoint { address, reservation, listener: None, hung: false, made: 0 };
             if !RESERVES {
                 endpoint.listener = Some(listen(endpoint.reservation.take().expect("just bound"))?);
             }

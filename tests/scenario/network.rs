@@ -79,7 +79,7 @@ pub enum Signal {
 }
 
 pub enum Happening {
-    Look(ConnId, String, u16),
+    Look(ConnId, String),
     Knock(ConnId, SocketAddr),
     Written(ConnId),
     Arrive(ConnId, Bytes),
@@ -175,7 +175,7 @@ impl Network {
 
     fn happen(&mut self, now: Duration, what: Happening) -> Signal {
         match what {
-            Happening::Look(conn, host, _) => {
+            Happening::Look(conn, host) => {
                 let unknown = || Err(format!("{host}: no such name"));
                 Signal::Resolved(conn, self.names.get(&host).cloned().unwrap_or_else(unknown))
             }
@@ -409,7 +409,7 @@ impl Network {
             return Signal::None;
         }
         let rest = connection.received.split_off(whole);
-        let frame = std::mem::replace(&mut connection.received, Vec::new()).split_off(4);
+        let frame = std::mem::take(&mut connection.received).split_off(4);
         if !rest.is_empty() {
             self.schedule(now, Happening::Answer(conn, rest));
         }
