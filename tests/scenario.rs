@@ -11,3 +11,23 @@ mod world;
 
 #[path = "scenario/basics.rs"]
 mod basics;
+#[path = "scenario/connections.rs"]
+mod connections;
+#[path = "scenario/endings.rs"]
+mod endings;
+#[path = "scenario/hostile.rs"]
+mod hostile;
+#[path = "scenario/idempotence.rs"]
+mod idempotence;
+#[path = "scenario/leaders.rs"]
+mod leaders;
+#[path = "scenario/negotiation.rs"]
+mod negotiation;
+#[path = "scenario/refusals.rs"]
+mod refusals;
+#[path = "scenario/retries.rs"]
+mod retries;
+#[path = "scenario/storm.rs"]
+mod storm;
+#[path = "scenario/topics.rs"]
+mod topics;

@@ -222,6 +222,11 @@ impl Model {
         self.brokers.get_mut(&id)
     }
 
+    /// How long until the others find out that a broker is away.
+    pub fn failover_after(&mut self, time: Duration) {
+        self.options.failover_after = time;
+    }
+
     /// `times` requests meet this fault.
     pub fn order(&mut self, on: On, times: fault::Times, fault: Fault) {
         self.orders.add(on, times, fault);

@@ -11,6 +11,8 @@ use steadfast::internal::intake::chunk::Chunk;
 use steadfast::internal::intake::head::Head;
 use steadfast::internal::model::fault::{Fault, On, Tail, Times};
 use steadfast::internal::model::partition::TopicConfig;
+use steadfast::internal::model::Arriving;
+use steadfast::testing::Versions;
 use steadfast::{Message, Stats};
 
 use super::super::ledger::Id;
@@ -34,6 +36,14 @@ impl World {
         self.say(format!("story: delete topic {name}"));
         assert!(self.net.model.delete_topic(name), "no topic {name}");
         self.ledger.forget_offsets(name);
+    }
+
+    /// All brokers offer this.
+    pub fn versions(mut self, versions: &Versions) -> World {
+        for id in self.net.model.broker_ids() {
+            self.net.model.broker(id).expect("there").versions = versions.clone();
+        }
+        self
     }
 
     /// Duplicates are expected: at least once is all that was asked for.
@@ -94,6 +104,13 @@ impl World {
 
     pub fn now(&self) -> Duration {
         self.now
+    }
+
+    /// What happens instead to batches for partition 0 of "t" of which `which` says so.
+    pub fn hook(&mut self, mut which: impl FnMut(&Arriving<'_>) -> Option<Fault> + Send + 'static) {
+        let hook =
+            move |batch: &Arriving<'_>| (batch.topic == "t" && batch.partition == 0).then(|| which(batch))?;
+        self.net.model.on_produce(Some(Box::new(hook)));
     }
 
     /// So many messages without a key in one call.

@@ -75,7 +75,7 @@ impl World {
         self.quiet.insert(broker, self.now + time);
     }
 
-    fn say(&mut self, words: String) {
+    pub(super) fn say(&mut self, words: String) {
         if self.trace.len() == 2000 {
             self.trace.pop_front();
         }
@@ -170,9 +170,20 @@ impl World {
 
     /// The most requests that went out within any second of the clock.
     pub fn busiest_second(&self) -> usize {
+        self.busiest_second_after(Duration::ZERO)
+    }
+
+    /// The same without what came before.
+    pub fn busiest_second_after(&self, from: Duration) -> usize {
         let mut seconds: BTreeMap<u64, usize> = BTreeMap::new();
-        self.requests.iter().for_each(|(at, ..)| *seconds.entry(at.as_secs()).or_default() += 1);
+        let counted = self.requests.iter().filter(|(at, ..)| *at >= from);
+        counted.for_each(|(at, ..)| *seconds.entry(at.as_secs()).or_default() += 1);
         seconds.into_values().max().unwrap_or(0)
+    }
+
+    /// How often the engine was woken since the beginning.
+    pub fn all_steps(&self) -> u32 {
+        self.steps.values().sum()
     }
 
     /// The values in partition 0 of "t" as message numbers.
