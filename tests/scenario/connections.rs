@@ -119,7 +119,8 @@ fn refused_connections_are_tried_ever_more_rarely() {
     world.run_for(secs(10));
     for broker in 1..=3 {
         let dials = world.net.dials[before..].iter().filter(|(_, to)| *to == broker).count();
-        assert!(dials <= 24, "{dials} connections tried to broker {broker} in 10 s");
+        // Once a second in the end, as a broker and as one of the configured servers.
+        assert!(dials <= 30, "{dials} connections tried to broker {broker} in 10 s");
     }
     (1..=3).for_each(|broker| world.restart(broker));
     world.finish_delivered(secs(60));

@@ -50,6 +50,7 @@ fn stop_keeps_its_deadline_and_says_what_was_left() {
             world.send("t", 1);
             world.run_for(secs(1));
             story(&mut world);
+            world.run_for(ms(10));
             let ids = world.send("t", 10);
             world.run_for(ms(50));
             world.stop(ms(timeout));

@@ -153,6 +153,7 @@ fn nothing_of_unknown_fate_travels_under_a_new_epoch() {
     world.run_for(ms(4900));
     // Whatever is tried again finds a broker that does not answer either, until the third is too old.
     world.fault_t(Times::Next(1), Fault::swallow());
+    world.run_for(secs(5));
     world.send("t", 3);
     world.finish(secs(40));
     assert!(world.delivered(0..7));

@@ -17,7 +17,6 @@ fn a_batch_that_is_too_large_is_cut_until_it_fits() {
             ("batch.size", "100000"),
             ("compression.type", codec),
             ("enable.idempotence", idempotent),
-            ("batch_retries_limit", "0"),
         ])
         .topic_with("t", 1, small(1000));
         for _ in 0..3 {

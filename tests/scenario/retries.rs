@@ -39,22 +39,24 @@ fn written_by_the_leader_alone_is_repeated_and_recognised() {
 fn without_idempotence_an_unanswered_batch_is_doubled_or_dropped_as_asked() {
     let settings =
         |ambiguous| [("enable.idempotence", "false"), ("retry_ambiguous", ambiguous), ("linger.ms", "0")];
-    let mut world = World::new(&settings("auto")).topic("t", 1).allow_duplicates();
-    world.fault_t(Times::Once, Fault::close_after());
-    world.send("t", 2);
-    world.run_for(ms(10));
-    world.send("t", 2);
+    let under_way = |ambiguous| {
+        let mut world = World::new(&settings(ambiguous)).topic("t", 1).allow_duplicates();
+        world.send("t", 1);
+        world.run_for(secs(1));
+        world.fault_t(Times::Once, Fault::close_after());
+        world.send("t", 2);
+        world.run_for(ms(1));
+        world.send("t", 2);
+        world
+    };
+    let mut world = under_way("auto");
     world.finish_delivered(secs(30));
-    assert_eq!(world.log(), [0, 1, 0, 1, 2, 3], "at least once, and in order");
-    let mut world = World::new(&settings("never")).topic("t", 1);
-    world.fault_t(Times::Once, Fault::close_after());
-    let ids = world.send("t", 2);
-    world.run_for(ms(10));
-    world.send("t", 2);
+    assert_eq!(world.log(), [0, 1, 2, 1, 2, 3, 4], "at least once, and in order");
+    let mut world = under_way("never");
     world.finish(secs(30));
-    assert_eq!(world.fates(), [(0, Fate::Unknown), (1, Fate::Unknown)]);
-    assert!(matches!(world.error(ids.start).cause, Cause::NotRetried { .. }));
-    assert_eq!(world.log(), [0, 1, 2, 3]);
+    assert_eq!(world.fates(), [(1, Fate::Unknown), (2, Fate::Unknown)]);
+    assert!(matches!(world.error(1).cause, Cause::NotRetried { .. }));
+    assert_eq!(world.log(), [0, 1, 2, 3, 4]);
 }
 
 /// Field note C1: one in flight is no order by itself; who failed goes first.
@@ -63,16 +65,16 @@ fn without_idempotence_repeats_keep_the_order() {
     for seed in 0..20 {
         let properties = [("enable.idempotence", "false"), ("linger.ms", "1")];
         let mut world = World::seeded(seed, &properties).topic("t", 2).allow_duplicates();
-        for round in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        world.net.model.on_produce(Some(Box::new(move |_| match rng.u32(0..12) {
+            0 => Some(Fault::close_after()),
+            1 => Some(Fault::close_before()),
+            2 => Some(Fault::error(ErrorCode::NotEnoughReplicas)),
+            _ => None,
+        })));
+        for _ in 0..60 {
             world.send("t", 3);
             world.run_for(ms(30));
-            let fault = match (round + seed as i32) % 7 {
-                0 => Fault::close_after(),
-                3 => Fault::close_before(),
-                5 => Fault::error(ErrorCode::NotEnoughReplicas),
-                _ => continue,
-            };
-            world.fault(On::partition("t", round % 2), Times::Once, fault);
         }
         world.finish_delivered(secs(60));
     }
@@ -160,7 +162,7 @@ fn without_limits_an_hour_is_waited_for() {
     let before = world.net.dials.len();
     world.run_for(secs(3600));
     assert!(
-        world.net.dials.len() - before < 3 * 3600,
+        world.net.dials.len() - before < 6 * 3600,
         "{} connections tried",
         world.net.dials.len() - before
     );
@@ -223,12 +225,13 @@ fn only_what_failed_of_a_request_goes_again() {
     world.run_for(secs(1));
     (0..3).for_each(|partition| world.move_leader("t", partition, 2));
     world.run_for(secs(1));
+    let since = super::network::Network::wall_clock(ms(1500));
     world.fault(On::partition("t", 1), Times::Once, Fault::error(ErrorCode::NotEnoughReplicas));
     (0..3).for_each(|partition| {
         world.send_to("t", partition, 2);
     });
     world.finish_delivered(secs(30));
-    let attempts: Vec<_> =
-        (0..3).map(|partition| world.seen("t", partition).iter().filter(|s| s.broker == 2).count()).collect();
-    assert_eq!(attempts, [1, 2, 1]);
+    let attempts =
+        |partition| world.seen("t", partition).iter().filter(|s| s.broker == 2 && s.at > since).count();
+    assert_eq!([attempts(0), attempts(1), attempts(2)], [1, 2, 1]);
 }

@@ -16,7 +16,6 @@ fn some_fault(rng: &mut Rng) -> Fault {
         ErrorCode::LeaderNotAvailable,
         ErrorCode::KafkaStorageError,
         ErrorCode::UnknownTopicOrPartition,
-        ErrorCode::CorruptMessage,
     ];
     match rng.u32(0..13) {
         0..=3 => Fault::error(passing[rng.usize(0..passing.len())]),

@@ -128,7 +128,8 @@ impl World {
 
     fn run_until(&mut self, end: Duration) {
         loop {
-            let due = self.engine.deadline().map(|at| at.saturating_duration_since(self.start));
+            let due = self.engine.deadline().filter(|_| self.stopped.is_none());
+            let due = due.map(|at| at.saturating_duration_since(self.start));
             let tick = self.net.model.next_tick().map(|at| ms((at - EPOCH).max(0) as u64));
             let next = [self.net.next(), due, tick].into_iter().flatten().min();
             match next.filter(|next| *next <= end) {
@@ -170,15 +171,20 @@ impl World {
     }
 
     fn absorb(&mut self, event: Event<'_>) {
+        if self.stopped.is_some() {
+            return; // the worker has ended
+        }
         let mut actions = Actions::default();
         self.engine.absorb(self.start + self.now, event, &mut actions);
         self.perform(actions);
     }
 
     fn step(&mut self) {
-        let mut actions = Actions::default();
-        self.engine.advance(self.start + self.now, &mut actions);
-        self.perform(actions);
+        if self.stopped.is_none() {
+            let mut actions = Actions::default();
+            self.engine.advance(self.start + self.now, &mut actions);
+            self.perform(actions);
+        }
         self.ledger.look(self.now);
     }
 

@@ -18,3 +18,4 @@ pub const UNKNOWN_PRODUCER_ID: i16 = 59;
 pub const UNSUPPORTED_COMPRESSION: i16 = 76;
 pub const INVALID_RECORD: i16 = 87;
 pub const UNKNOWN_TOPIC_ID: i16 = 100;
+pub const REBOOTSTRAP_REQUIRED: i16 = 129;

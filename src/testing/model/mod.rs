@@ -294,7 +294,9 @@ impl Model {
                 let mut response = self.metadata(broker, version, metadata);
                 response.throttle_time_ms = millis(throttle);
                 if let Some(Effect::Error { code, .. }) = fault.as_ref().map(|f| &f.0) {
-                    response.error_code = *code; // said to who asks in v13
+                    if *code == code::REBOOTSTRAP_REQUIRED {
+                        response.error_code = *code; // said to who asks in v13, and of no topic
+                    }
                     response.topics.iter_mut().for_each(|topic| topic.error_code = *code);
                     response.topics.iter_mut().for_each(|topic| topic.partitions.clear());
                 }

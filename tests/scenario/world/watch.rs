@@ -85,6 +85,7 @@ impl World {
     /// Everything that must hold at the end of every story.
     pub fn check(&mut self) {
         self.checked = true;
+        drop(self.engine.leftovers()); // whoever stopped it has got them
         let (mut faults, promise) = (std::mem::take(&mut self.ledger.faults), self.promise);
         self.ledger.check(&self.net.model, promise);
         faults.append(&mut self.ledger.faults);
