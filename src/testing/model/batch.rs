@@ -55,6 +55,9 @@ pub struct Record {
 impl Batch {
     /// Reads the header and compares the checksum; the records themselves are not looked at.
     pub fn parse(bytes: Bytes) -> Result<Batch, Defect> {
+        if bytes.is_empty() {
+            return Err(Defect::invalid("no batch for a partition"));
+        }
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(Defect::corrupt(format!(
                 "a batch of {} bytes: shorter than its header",
