@@ -241,6 +241,7 @@ fn without_acks_a_closed_connection_refreshes_the_view() {
     world.run_for(secs(2));
     let ids = world.send("t", 5);
     world.finish_delivered(secs(5));
+    world.run_for(ms(100)); // written is not arrived yet
     let log = world.log();
     assert!(ids.into_iter().all(|id| log.contains(&id)), "{log:?}");
 }

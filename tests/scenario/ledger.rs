@@ -39,6 +39,8 @@ pub struct Ledger {
     /// The last offset that it heard of, by topic and partition.
     last_told: HashMap<(Arc<str>, i32), i64>,
     pub faults: Vec<String>,
+    /// Those without a verdict.
+    open: Vec<Id>,
 }
 
 /// How much may be expected of a story's end.
@@ -73,6 +75,7 @@ impl Ledger {
             accepted: now,
             verdict: None,
         });
+        self.open.push(self.entries.len() - 1);
         self.entries.len() - 1
     }
 
@@ -105,10 +108,11 @@ impl Ledger {
 
     /// Takes in verdicts that are there now.
     pub fn look(&mut self, now: Duration) {
-        for id in 0..self.entries.len() {
+        for id in std::mem::take(&mut self.open) {
             let entry = &mut self.entries[id];
             let Some((outcome, place)) = entry.block.as_ref().and_then(|block| block.outcome(entry.number))
             else {
+                self.open.push(id);
                 continue;
             };
             let verdict = match outcome {
@@ -139,7 +143,7 @@ impl Ledger {
     }
 
     pub fn unsettled(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.verdict.is_none()).count()
+        self.open.len()
     }
 
     /// Every promise that can be seen at a story's end.

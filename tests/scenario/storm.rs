@@ -7,6 +7,11 @@ use steadfast::internal::model::partition::TopicConfig;
 use steadfast::internal::model::request::Api;
 use steadfast::ErrorCode;
 
+/// How many seeds each storm is run with.
+fn seeds() -> u64 {
+    std::env::var("STEADFAST_STORM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
 const TOPICS: [(&str, i32); 2] = [("t", 2), ("u", 3)];
 
 fn some_fault(rng: &mut Rng) -> Fault {
@@ -114,7 +119,7 @@ fn storm(seed: u64, properties: &[(&str, &str)]) -> World {
 
 #[test]
 fn after_any_storm_everything_is_delivered_in_order_and_once() {
-    for seed in 0..300 {
+    for seed in 0..seeds() {
         eprintln!("seed {seed}");
         let properties =
             [("batch_retries_limit", "none"), ("delivery.timeout.ms", "600000"), ("linger.ms", "1")];
@@ -129,7 +134,7 @@ fn after_any_storm_everything_is_delivered_in_order_and_once() {
 
 #[test]
 fn after_any_storm_every_message_has_one_true_verdict_within_short_limits() {
-    for seed in 0..300 {
+    for seed in 0..seeds() {
         eprintln!("seed {seed}");
         let properties = [
             ("batch_retries_limit", "2"),
@@ -144,7 +149,7 @@ fn after_any_storm_every_message_has_one_true_verdict_within_short_limits() {
 
 #[test]
 fn after_any_storm_at_least_once_is_at_least_once_in_order() {
-    for seed in 0..300 {
+    for seed in 0..seeds() {
         eprintln!("seed {seed}");
         let properties = [
             ("enable.idempotence", "false"),

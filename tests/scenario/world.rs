@@ -185,7 +185,6 @@ impl World {
             self.engine.advance(self.start + self.now, &mut actions);
             self.perform(actions);
         }
-        self.ledger.look(self.now);
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -222,12 +221,16 @@ impl World {
             let done = Compressed { job: job.job, result, records: job.records };
             self.net.schedule(self.now + self.compressing, Happening::Compressed(done));
         }
+        let verdicts = !actions.settled.is_empty();
         for settled in actions.settled {
             let charge = self.ledger.told(&settled);
             self.say(format!("told: {settled:?}"));
             self.budget.release(charge);
         }
         self.budget.release(actions.released);
+        if verdicts {
+            self.ledger.look(self.now);
+        }
         self.flushed.extend(actions.flushed.into_iter().map(|ticket| (self.now, ticket)));
         if actions.stopped {
             self.stopped.get_or_insert(self.now);
