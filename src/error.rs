@@ -151,6 +151,12 @@ pub enum Cause {
     /// The partition has no leader.
     #[error("the partition has no leader")]
     NoLeader,
+    /// Its turn never came: something else was waited for.
+    #[error("{reason}")]
+    Waiting {
+        /// For what, in words: a throttle, a producer id, an answer to what was sent before.
+        reason: Arc<str>,
+    },
     /// The leader is too old for what the message or the settings need.
     #[error("broker {broker} is too old: {reason}")]
     Unsupported {
@@ -219,6 +225,7 @@ impl Cause {
             Cause::UnknownPartition { .. } => "unknown partition".into(),
             Cause::NoBroker { .. } => "no broker".into(),
             Cause::NoLeader => "no leader".into(),
+            Cause::Waiting { .. } => "waiting".into(),
             Cause::Unsupported { .. } => "unsupported".into(),
             Cause::IdempotenceRefused { .. } => "idempotence refused".into(),
             Cause::SequenceLost { .. } => "sequence lost".into(),

@@ -214,7 +214,7 @@ impl Engine {
         let Some(timeout) = self.settings.delivery_timeout else { return };
         let mut dropped = false;
         while self.partitions[at as usize].oldest().is_some_and(|opened| opened + timeout <= now) {
-            let last = self.reason(at);
+            let last = self.reason(now, at);
             if self.partitions[at as usize].batches.is_empty() {
                 self.close_unpacked(at);
             }
@@ -305,7 +305,7 @@ impl Engine {
         for at in 0..self.partitions.len() as u32 {
             self.close_unpacked(at);
             while let Some(batch) = self.partitions[at as usize].batches.front() {
-                let last = batch.tries.last.clone().or_else(|| self.reason(at)).map(Box::new);
+                let last = batch.tries.last.clone().or_else(|| self.reason(now, at)).map(Box::new);
                 self.drop_only(now, at, 0, Cause::Stopped { last }, actions);
             }
         }

@@ -21,6 +21,8 @@ pub struct Identity {
     required: bool,
     pause: Duration,
     strange: u32,
+    /// What the last question came to, if not to an id.
+    last: Option<String>,
     /// Epochs begun since the start.
     pub bumps: u64,
 }
@@ -57,6 +59,7 @@ impl Identity {
             required: idempotence == Idempotence::Required,
             pause: FIRST_PAUSE,
             strange: 0,
+            last: None,
             bumps: 0,
         }
     }
@@ -98,10 +101,19 @@ impl Identity {
         self.state = State::Asked;
     }
 
-    /// The question got lost with its connection.
-    pub fn unanswered(&mut self, now: Instant) {
+    /// The question got lost with its connection, for this reason.
+    pub fn unanswered(&mut self, reason: &str, now: Instant) {
         if self.state == State::Asked {
+            self.last = Some(reason.to_owned());
             self.wait(now);
+        }
+    }
+
+    /// What is waited for until there is an id, in words.
+    pub fn wish(&self) -> String {
+        match &self.last {
+            Some(last) => format!("waiting for a producer id ({last})"),
+            None => "waiting for a producer id".into(),
         }
     }
 
@@ -111,6 +123,7 @@ impl Identity {
             ErrorCode::None if producer_id >= 0 && epoch >= 0 => {
                 self.pause = FIRST_PAUSE;
                 self.strange = 0;
+                self.last = None;
                 self.state = State::Granted { producer_id, epoch };
             }
             ErrorCode::None => return self.refuse("the cluster answered with no producer id".into(), now),
@@ -124,6 +137,7 @@ impl Identity {
             | ErrorCode::ConcurrentTransactions
             | ErrorCode::ThrottlingQuotaExceeded
             | ErrorCode::NetworkException => {
+                self.last = Some(format!("the cluster answered {error}"));
                 self.wait(now);
                 return false;
             }
@@ -144,6 +158,7 @@ impl Identity {
                     return self
                         .refuse(format!("the cluster refuses a producer id with {strange}").into(), now);
                 }
+                self.last = Some(format!("the cluster answered {strange}"));
                 self.wait(now);
                 return false;
             }
@@ -222,6 +237,19 @@ mod tests {
             assert_eq!(identity.is_decided(), !idempotent);
             assert_eq!(identity.wants_to_ask(now + REFUSED_PAUSE), idempotent);
         }
+    }
+
+    #[test]
+    fn it_says_what_the_last_question_came_to() {
+        let now = Instant::now();
+        let mut identity = Identity::new(Idempotence::Preferred, now);
+        assert_eq!(identity.wish(), "waiting for a producer id");
+        identity.asked();
+        identity.unanswered("broker 1 went away", now);
+        assert_eq!(identity.wish(), "waiting for a producer id (broker 1 went away)");
+        identity.asked();
+        identity.answered(ErrorCode::CoordinatorLoadInProgress, -1, -1, now);
+        assert!(identity.wish().ends_with("(the cluster answered COORDINATOR_LOAD_IN_PROGRESS (14))"));
     }
 
     #[test]

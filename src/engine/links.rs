@@ -20,8 +20,10 @@ impl Engine {
         // A pause ends: something waits for that.
         let waits = !node.sendable.is_empty();
         let retry = node.retry_at.filter(|_| waits && matches!(node.link, Link::Idle));
+        let wished = node.wished.get() && matches!(node.link, Link::Idle);
+        let wish = wished.then(|| node.retry_at.unwrap_or(self.started));
         let throttle = node.throttled_until.filter(|_| waits);
-        [node.deadline(idle), retry, throttle].into_iter().flatten().min()
+        [node.deadline(idle), retry, wish, throttle].into_iter().flatten().min()
     }
 
     /// Begins a connection if one may be tried now.
@@ -124,7 +126,6 @@ impl Engine {
         }
         node.failures = 0;
         node.retry_at = None;
-        node.last_error = None;
         if let Some(session) = node.session_mut() {
             session.versions = Some(versions);
         }
@@ -249,7 +250,7 @@ impl Engine {
         let broker = self.nodes[node].id;
         match request.what {
             Asked::ApiVersions | Asked::Metadata => {}
-            Asked::InitProducerId => self.identity.unanswered(now),
+            Asked::InitProducerId => self.identity.unanswered(reason, now),
             Asked::Produce { batches, .. } => {
                 for (at, id) in batches {
                     if !begun {
@@ -375,6 +376,10 @@ impl Engine {
                 return Err(format!("a malformed answer to {api:?}: {}", malformed.0));
             }
         };
+        if matches!(api, Api::Metadata | Api::Produce) {
+            // Only now: a broker that closes the connection on what it is there for is not well.
+            self.nodes[node].last_error = None;
+        }
         let result = match &request.what {
             Asked::ApiVersions => self.on_versions(now, node, version, body, actions),
             Asked::Metadata => self.on_metadata(now, node, version, body, actions),
@@ -401,7 +406,7 @@ impl Engine {
         match request.what {
             Asked::ApiVersions => {}
             Asked::Metadata => self.refresh.failed(node, now),
-            Asked::InitProducerId => self.identity.unanswered(now),
+            Asked::InitProducerId => self.identity.unanswered(&format!("a malformed answer: {words}"), now),
             Asked::Produce { batches, .. } => {
                 for (at, id) in batches {
                     let cause = Cause::Malformed { broker, reason: words.into() };

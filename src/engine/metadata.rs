@@ -181,6 +181,10 @@ impl Engine {
             return Ok(());
         }
         if view.error != ErrorCode::None {
+            let node_ref = &mut self.nodes[node];
+            let text = format!("{} answers the question for metadata with {}", node_ref.name(), view.error);
+            log::debug!("{text}");
+            node_ref.last_error = Some(text.into());
             self.refresh.failed(node, now);
             return Ok(());
         }
@@ -284,7 +288,10 @@ impl Engine {
                 return;
             }
             // Leaders are being elected, or something we don't know: asked again.
-            _ => return,
+            error => {
+                self.topics[slot as usize].refusal = Some(format!("topic {}: {error}", view.name));
+                return;
+            }
         }
         let topic = &mut self.topics[slot as usize];
         topic.unknown_since = None;

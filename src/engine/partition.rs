@@ -5,6 +5,7 @@
 
 use super::batch::{sequence_after, Batch, Sequence, State};
 use super::io::Settled;
+use crate::error::Cause;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub struct Partition {
     /// Verdicts that come before their turn, by their batches' order: they are told in order.
     pub held: BTreeMap<(u64, u32), Settled>,
     pub mute: Option<Mute>,
+    /// What its last failed attempt came to, since the last acknowledgement: what those behind it waited for.
+    pub last_failure: Option<Cause>,
     /// Whether it stands in its leader's queue.
     pub queued: bool,
     /// Size of its last batch: the next one starts with such a buffer.
@@ -102,6 +105,7 @@ impl Partition {
             sequencing: Sequencing::default(),
             held: BTreeMap::new(),
             mute: None,
+            last_failure: None,
             queued: false,
             last_len: 0,
             chunk: 0,
@@ -177,6 +181,7 @@ impl Partition {
     pub fn acknowledged(&mut self, sequence: Option<Sequence>, records: u32, now: Instant) {
         let s = &mut self.sequencing;
         s.last_ack = Some(now);
+        self.last_failure = None;
         if let Some(sequence) = sequence.filter(|q| s.identity == Some((q.producer_id, q.epoch))) {
             s.acked = Some(sequence_after(sequence.first, records));
         }

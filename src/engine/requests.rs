@@ -48,7 +48,8 @@ impl Engine {
             self.enqueue(now, at);
         }
         for node in 0..self.nodes.len() {
-            if self.nodes[node].sendable.is_empty() {
+            let waits = !self.nodes[node].sendable.is_empty();
+            if !waits && !self.nodes[node].wished.take() {
                 continue;
             }
             if matches!(self.nodes[node].link, Link::Idle) {

@@ -62,6 +62,7 @@ impl Engine {
         batch.tries.failed = true;
         batch.tries.ambiguous |= ruling.ambiguous;
         batch.tries.last = Some(failure.cause.clone());
+        partition.last_failure = Some(failure.cause.clone());
         self.stats.on_failure(&failure.cause);
         if ruling.refresh {
             self.refresh.want(now);

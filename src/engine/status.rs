@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::identity::State as IdState;
 use super::node::{Link, Node};
+use super::topic::Topic;
 use super::Engine;
 use crate::error::{Cause, DeliveryError};
 use crate::stats::{BrokerStatus, LatencySummary, PartitionStatus, Stats, Status};
@@ -182,7 +183,7 @@ impl Engine {
         match self.identity.state() {
             IdState::Off(None) => ("off: delivery is at least once".into(), None),
             IdState::Off(Some(reason)) => (format!("off: {reason}"), None),
-            IdState::Wanted { .. } | IdState::Asked => ("waiting for a producer id".into(), None),
+            IdState::Wanted { .. } | IdState::Asked => (self.identity.wish(), None),
             IdState::Granted { producer_id, epoch } => (format!("on, epoch {epoch}"), Some(*producer_id)),
             IdState::Refused { reason, .. } => (format!("required, and refused: {reason}"), None),
         }
@@ -207,7 +208,7 @@ impl Engine {
                 Some(error) => error.to_string(),
                 None => format!("connecting to {}", node.name()),
             }),
-            Some(_) if !self.identity.is_decided() => Some("waiting for a producer id".into()),
+            Some(_) if !self.identity.is_decided() => Some(self.identity.wish()),
             Some(_) if partition.sequencing.hole || partition.sequencing.broken => {
                 Some("waiting for what is in flight, then for a new producer epoch".into())
             }
@@ -221,19 +222,22 @@ impl Engine {
     }
 
     /// The same as a cause, for messages that run out of time before they were tried.
-    pub(super) fn reason(&self, at: u32) -> Option<Cause> {
+    pub(super) fn reason(&self, now: Instant, at: u32) -> Option<Cause> {
         let partition = &self.partitions[at as usize];
         let topic = &self.topics[partition.topic as usize];
         if topic.unknown_since.is_some() {
             return Some(Cause::UnknownTopic);
         }
-        match partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]) {
+        let node = partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+        let present = match node {
             None => Some(Cause::NoLeader),
             Some(node) if !node.is_ready() => {
                 node.last_error.clone().map(|reason| Cause::NoBroker { reason })
             }
             Some(_) => None,
-        }
+        };
+        let waiting = || self.words(now, at).map(|reason| Cause::Waiting { reason: reason.into() });
+        present.or_else(|| partition.last_failure.clone()).or_else(waiting)
     }
 
     /// Why a topic's partitions are not known.
@@ -245,8 +249,15 @@ impl Engine {
         if topic.unknown_since.is_some() {
             return Some(Cause::UnknownTopic);
         }
+        if let Some(refusal) = &topic.refusal {
+            return Some(Cause::Waiting { reason: refusal.as_str().into() });
+        }
         let errors = self.connection_errors();
-        (!errors.is_empty()).then(|| Cause::NoBroker { reason: errors.into() })
+        match self.nodes.iter().any(Node::is_ready) {
+            _ if errors.is_empty() => None,
+            true => Some(Cause::Waiting { reason: format!("waiting for metadata ({errors})").into() }),
+            false => Some(Cause::NoBroker { reason: errors.into() }),
+        }
     }
 
     fn connection_errors(&self) -> String {
@@ -265,7 +276,7 @@ impl Engine {
             return Err(format!("enable.idempotence is required, and {reason}"));
         }
         if !self.identity.is_decided() {
-            return Err("waiting for a producer id".into());
+            return Err(self.identity.wish());
         }
         if topics.is_empty() && self.refresh.last_success.is_none() {
             return Err("waiting for metadata".into());
@@ -278,19 +289,36 @@ impl Engine {
             if topic.unknown_since.is_some() {
                 return Err(format!("the cluster does not know the topic {name}"));
             }
+            if let (true, Some(refusal)) = (topic.partitions.is_empty(), &topic.refusal) {
+                return Err(refusal.clone());
+            }
             if topic.partitions.is_empty() {
-                return Err(topic
-                    .refusal
-                    .clone()
-                    .unwrap_or_else(|| format!("waiting for metadata of the topic {name}")));
+                let errors = self.connection_errors();
+                let last = if errors.is_empty() { String::new() } else { format!(" ({errors})") };
+                return Err(format!("waiting for metadata of the topic {name}{last}"));
             }
             let leaderless =
                 topic.partitions.iter().filter(|at| self.partitions[**at as usize].leader.is_none()).count();
             if leaderless > 0 {
                 return Err(format!("{leaderless} partitions of the topic {name} have no leader"));
             }
+            self.leaders_readiness(topic)?;
         }
         Ok(())
+    }
+
+    /// Whether the leaders of the topic's partitions are connected. Connections are made when something waits for them: here
+    /// somebody does.
+    fn leaders_readiness(&self, topic: &Topic) -> Result<(), String> {
+        let leaders = topic.partitions.iter().filter_map(|at| self.partitions[*at as usize].leader);
+        let nodes = leaders.filter_map(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+        let mut result = Ok(());
+        for node in nodes.filter(|node| !node.is_ready()) {
+            node.wished.set(true);
+            let last = node.last_error.as_deref().map(str::to_owned);
+            result = Err(last.unwrap_or_else(|| format!("connecting to {}", node.name())));
+        }
+        result
     }
 }
 
