@@ -13,6 +13,9 @@ pub struct Frame {
     len: usize,
 }
 
+/// Shorter records are copied: a slice more for the socket costs more than that, and a request can have thousands of them.
+const WORTH_SHARING: usize = 1 << 10;
+
 /// The records of a batch: shared by the batch and the requests that carry it.
 pub type Records = Arc<Vec<u8>>;
 
@@ -38,7 +41,9 @@ impl Frame {
 
     /// Puts the first `used` bytes of `records` behind what was written so far.
     pub fn insert(&mut self, records: Records, used: usize) {
-        if used > 0 {
+        if used <= WORTH_SHARING {
+            self.framing.extend_from_slice(&records[..used]);
+        } else {
             self.inserts.push(Insert { at: self.framing.len(), records, used });
         }
     }
@@ -101,13 +106,15 @@ mod tests {
     fn pieces_come_in_order_from_any_offset() {
         let mut frame = Frame::new(16);
         frame.framing().extend(b"ab");
-        frame.insert(Arc::new(b"RECORDS--".to_vec()), 7);
+        let long = [b'R'; 2 * WORTH_SHARING];
+        frame.insert(Arc::new([&long[..], b"--"].concat()), long.len());
         frame.framing().extend(b"cd");
         frame.insert(Arc::new(b"MORE".to_vec()), 4);
         let frame = frame.finish();
         let whole = frame.to_vec();
-        assert_eq!(&whole[4..], b"abRECORDScdMORE");
-        assert_eq!(whole[..4], 15i32.to_be_bytes());
+        assert_eq!(whole[4..], [b"ab", &long[..], b"cdMORE"].concat());
+        assert_eq!(whole[..4], (8 + long.len() as i32).to_be_bytes());
+        assert_eq!(frame.inserts.len(), 1, "only what is worth it is shared");
         for written in 0..=whole.len() {
             let mut slices = [IoSlice::new(&[]); 8];
             let count = frame.unwritten(written, &mut slices);
