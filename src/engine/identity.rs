@@ -102,9 +102,9 @@ impl Identity {
     }
 
     /// The question got lost with its connection, for this reason.
-    pub fn unanswered(&mut self, reason: &str, now: Instant) {
+    pub fn unanswered(&mut self, reason: String, now: Instant) {
         if self.state == State::Asked {
-            self.last = Some(reason.to_owned());
+            self.last = Some(reason);
             self.wait(now);
         }
     }
@@ -245,7 +245,7 @@ mod tests {
         let mut identity = Identity::new(Idempotence::Preferred, now);
         assert_eq!(identity.wish(), "waiting for a producer id");
         identity.asked();
-        identity.unanswered("broker 1 went away", now);
+        identity.unanswered("broker 1 went away".into(), now);
         assert_eq!(identity.wish(), "waiting for a producer id (broker 1 went away)");
         identity.asked();
         identity.answered(ErrorCode::CoordinatorLoadInProgress, -1, -1, now);

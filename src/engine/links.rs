@@ -250,7 +250,10 @@ impl Engine {
         let broker = self.nodes[node].id;
         match request.what {
             Asked::ApiVersions | Asked::Metadata => {}
-            Asked::InitProducerId => self.identity.unanswered(reason, now),
+            Asked::InitProducerId => {
+                let why = format!("{}: {reason}", self.nodes[node].name());
+                self.identity.unanswered(why, now);
+            }
             Asked::Produce { batches, .. } => {
                 for (at, id) in batches {
                     if !begun {
@@ -406,7 +409,10 @@ impl Engine {
         match request.what {
             Asked::ApiVersions => {}
             Asked::Metadata => self.refresh.failed(node, now),
-            Asked::InitProducerId => self.identity.unanswered(&format!("a malformed answer: {words}"), now),
+            Asked::InitProducerId => {
+                let why = format!("{}: a malformed answer: {words}", self.nodes[node].name());
+                self.identity.unanswered(why, now);
+            }
             Asked::Produce { batches, .. } => {
                 for (at, id) in batches {
                     let cause = Cause::Malformed { broker, reason: words.into() };
