@@ -41,10 +41,14 @@ struct Host {
     hung: bool,
     /// Packets to it and from it get lost.
     black_hole: bool,
+    /// How often its process was started.
+    starts: u32,
 }
 
 struct Connection {
     broker: i32,
+    /// The broker's process that it belongs to: what that had in its hands dies with it.
+    start: u32,
     /// The client has not closed it and was not told of its end.
     ours: bool,
     /// The broker has not closed it.
@@ -125,7 +129,7 @@ pub fn address(broker: i32) -> SocketAddr {
 impl Network {
     pub fn new(model: Model) -> Network {
         let ids = model.broker_ids();
-        let host = Host { up: true, hung: false, black_hole: false };
+        let host = Host { up: true, hung: false, black_hole: false, starts: 1 };
         Network {
             model,
             latency: Duration::from_millis(1),
@@ -219,10 +223,14 @@ impl Network {
         let broker = self.doors.get(&address).copied();
         self.dials.push((now, broker.unwrap_or(-1)));
         match broker.map(|broker| (broker, self.hosts[&broker])) {
-            Some((_, host)) if host.black_hole => Signal::None,
+            Some((_, host)) if host.black_hole => {
+                self.schedule(now + Duration::from_secs(1), Happening::Knock(conn, address)); // as TCP does
+                Signal::None
+            }
             Some((broker, host)) if host.up => {
                 if let Some(connection) = self.connections.get_mut(&conn) {
                     (connection.broker, connection.theirs) = (broker, true);
+                    connection.start = host.starts;
                 }
                 Signal::Opened(conn)
             }
@@ -237,6 +245,7 @@ impl Network {
     pub fn open(&mut self, now: Duration, conn: ConnId, address: SocketAddr) {
         let connection = Connection {
             broker: -1,
+            start: 0,
             ours: true,
             theirs: false,
             begun: 0,
@@ -360,7 +369,7 @@ impl Network {
             // It has the request in its hands, and goes on when it can.
             return self.schedule(now + Duration::from_millis(50), Happening::TakeUp(conn, request));
         }
-        if !host.up {
+        if !host.up || self.connections[&conn].start != host.starts {
             return;
         }
         match self.model.handle(Network::wall_clock(now), broker, conn.0, &request, taken_up) {
@@ -433,7 +442,10 @@ impl Network {
     }
 
     pub fn up(&mut self, broker: i32) {
-        self.set(broker, |host| host.up = true);
+        self.set(broker, |host| {
+            host.starts += u32::from(!host.up);
+            host.up = true;
+        });
     }
 
     pub fn disconnect(&mut self, now: Duration, broker: i32) {

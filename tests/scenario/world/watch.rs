@@ -203,8 +203,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let from = self.trace.len().saturating_sub(150);
-            eprintln!("--- the last of {} lines ---", self.trace.len());
+            let wanted = std::env::var("STEADFAST_TRACE_LINES").ok().and_then(|text| text.parse().ok());
+            let from = self.trace.len().saturating_sub(wanted.unwrap_or(150));
+            eprintln!("--- the last of {} lines (more with STEADFAST_TRACE_LINES) ---", self.trace.len());
             self.trace.iter().skip(from).for_each(|line| eprintln!("{line}"));
         } else {
             assert!(self.checked, "a story must end with `check` or `finish`");
