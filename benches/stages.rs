@@ -12,7 +12,7 @@ use steadfast::internal::delivery::origin::Origin;
 use steadfast::internal::intake::budget::Budget;
 use steadfast::internal::intake::chunk::Chunk;
 use steadfast::internal::intake::doorbell::Doorbell;
-use steadfast::internal::intake::head::{self, Head};
+use steadfast::internal::intake::head::Head;
 use steadfast::internal::intake::topics::TopicNames;
 use steadfast::internal::intake::{chunks_a_wake, clock, Intake, Limits, Patience};
 use steadfast::Message;
@@ -132,29 +132,46 @@ fn hand_over(c: &mut Criterion) {
     }
 }
 
+/// Several threads at once: CPU time of all of them, for each message.
+fn contended(c: &mut Criterion) {
+    let mut group = c.benchmark_group("hand-over by several threads");
+    let drained = Drained::new();
+    let payload = Payload::new(100);
+    for threads in [2, 4] {
+        group.bench_function(BenchmarkId::new("one message a call", threads), |b| {
+            b.iter_custom(|n| {
+                let send = || cpu_of(|| (0..n).for_each(|i| drained.send(&Message::new(payload.message(i)))));
+                let cpu = std::thread::scope(|scope| {
+                    let senders: Vec<_> = (0..threads).map(|_| scope.spawn(send)).collect();
+                    senders.into_iter().map(|sender| sender.join().expect("it only sends")).sum::<Duration>()
+                });
+                cpu / threads
+            })
+        });
+    }
+}
+
 /// The parts of it, everything in the cache.
 fn parts(c: &mut Criterion) {
     let mut group = c.benchmark_group("parts of the hand-over");
     let payload = Payload::new(100);
     let message = |i| Message::new(payload.message(i));
     group.bench_function("take the next message", |b| {
-        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|i| drop(black_box(message(i))))))
+        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|i| _ = black_box(message(i)))))
     });
     group.bench_function("coarse clock", |b| {
-        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|_| drop(black_box(clock::now_ms())))))
+        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|_| _ = black_box(clock::now_ms()))))
     });
     let names = TopicNames::new();
     group.bench_function("topic's number", |b| {
-        b.iter_custom(|n| {
-            cpu_of(|| (0..n).for_each(|_| drop(black_box(names.intern(black_box("benchmark"))))))
-        })
+        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|_| _ = black_box(names.intern(black_box("benchmark"))))))
     });
     group.bench_function("head", |b| {
-        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|i| drop(black_box(Head::of(&message(i), 0, 0, 0))))))
+        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|i| _ = black_box(Head::of(&message(i), 0, 0, 0)))))
     });
     let budget = Budget::new(u64::MAX);
     group.bench_function("reserve", |b| {
-        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|_| drop(black_box(budget.try_reserve(1))))))
+        b.iter_custom(|n| cpu_of(|| (0..n).for_each(|_| _ = black_box(budget.try_reserve(1)))))
     });
     let lock = parking_lot::Mutex::new(0u64);
     group.bench_function("lock", |b| b.iter_custom(|n| cpu_of(|| (0..n).for_each(|i| *lock.lock() += i))));
@@ -172,8 +189,7 @@ fn parts(c: &mut Criterion) {
             })
         })
     });
-    black_box(head::HEAD_LEN);
 }
 
-criterion_group!(stages, hand_over, parts);
+criterion_group!(stages, hand_over, contended, parts);
 criterion_main!(stages);

@@ -151,25 +151,28 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
         let left = worker.run();
         (worker.snapshot(), left)
     }));
-    let told_by_nobody = callbacks.is_none();
+    let has_callback = callbacks.is_some();
     match ended {
         Ok((snapshot, left)) => {
             intake.close(Closed::Stopped); // it is, unless the worker ended on its own
+            drop_quietly(worker);
             let count = left.iter().map(|leftover| leftover.returned.len() as u64).sum();
             control.set_end(End { died: None, left: count }, left, Some(snapshot));
         }
         Err(panic) => {
             let reason: Arc<str> = panic_text(&*panic).into();
-            // Before anything of the worker is dropped: what was lost with it tells this reason.
+            // Before anything is dropped: what is lost with it tells this reason.
             origin.set_death(&reason);
             intake.close(Closed::Died(reason.clone()));
+            // What it knew; but it may be too broken even to tell.
+            let snapshot = worker.as_mut().and_then(|w| catch_unwind(AssertUnwindSafe(|| w.snapshot())).ok());
+            // The verdicts are lost here, one by one: before those who wait for the end hear of it.
+            drop_quietly(worker);
             intake.abandon(&sealed);
             let accepted = intake.accepted();
-            if let Some(callbacks) = &callbacks {
+            if let Some(callbacks) = callbacks {
                 callbacks.died(&reason, accepted);
             }
-            // What it knew before; but it may be too broken even to tell.
-            let snapshot = worker.as_mut().and_then(|w| catch_unwind(AssertUnwindSafe(|| w.snapshot())).ok());
             let settled =
                 snapshot.as_ref().map_or_else(|| control.settled(), |s| s.stats.delivered + s.stats.dropped);
             let left = accepted.saturating_sub(settled);
@@ -179,11 +182,16 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
             control.set_end(End { died: Some(reason), left }, Vec::new(), snapshot);
         }
     }
-    if told_by_nobody {
+    if !has_callback {
         control.set_told();
     }
-    // Its verdicts are lost one by one as it is dropped; a second panic on the way must not hide the first.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
+}
+
+/// After a panic anything may be in disorder: a second one on the way must not hide the first.
+fn drop_quietly<T>(value: T) {
+    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
+        log::error!("a part of the producer's worker could not be dropped");
+    }
 }
 
 /// The words of a panic.

@@ -103,7 +103,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, message: Message<'a>, head: Head, large: usize) {
         self.charge += head.charge();
         self.timestamps.add(head.timestamp);

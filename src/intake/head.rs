@@ -35,18 +35,23 @@ impl Head {
     #[inline]
     pub fn of(message: &Message<'_>, topic: u32, key_hash: u32, now_ms: i64) -> Option<Head> {
         let tail_len = tail_len(message);
-        if tail_len > LARGEST {
-            return None;
-        }
-        Some(Head {
+        let timestamp = message.timestamp.unwrap_or(now_ms);
+        (tail_len <= LARGEST).then(|| Head::with(message, tail_len, topic, key_hash, timestamp))
+    }
+
+    /// The same for a message whose `tail_len` is known and not above `LARGEST`. Always inlined: a head that goes through
+    /// memory is written by the field and read by the word, and the processor has to wait for that.
+    #[inline(always)]
+    pub fn with(message: &Message<'_>, tail_len: u64, topic: u32, key_hash: u32, timestamp: i64) -> Head {
+        Head {
             tail_len: tail_len as u32,
             topic,
             partition: message.partition.unwrap_or(-1),
             key_hash,
-            timestamp: message.timestamp.unwrap_or(now_ms),
+            timestamp,
             key_len: message.key.map_or(-1, |k| k.len() as i32),
             value_len: message.value.map_or(-1, |v| v.len() as i32),
-        })
+        }
     }
 
     /// Bytes the message takes in a chunk.
@@ -93,7 +98,7 @@ impl Head {
 
 /// Writes head and tail into `out`, which is exactly `head.encoded_len()` long. Runs under the intake's lock: it only
 /// copies slices, nothing of the application's runs here.
-#[inline]
+#[inline(always)]
 pub fn encode(message: &Message<'_>, head: &Head, out: &mut [u8]) {
     let (head_out, tail) = out.split_first_chunk_mut::<HEAD_LEN>().expect("room for the head");
     head.write(head_out);
@@ -119,7 +124,7 @@ fn put_bytes(out: &mut [u8], mut at: usize, bytes: Option<&[u8]>) -> usize {
 }
 
 /// Bytes of key, value and headers as they stand in a record.
-#[inline]
+#[inline(always)]
 pub fn tail_len(message: &Message<'_>) -> u64 {
     let bytes = |b: Option<&[u8]>| match b {
         Some(b) => varint::len(b.len() as i64) as u64 + b.len() as u64,

@@ -172,7 +172,8 @@ impl Intake {
     }
 
     /// Checks a message and computes what is to be known about it. `now` is the time of the call, once somebody asked for it.
-    #[inline]
+    /// Always inlined, for the reason that `Head::with` has.
+    #[inline(always)]
     fn head(
         &self,
         topic: u32,
@@ -180,25 +181,35 @@ impl Intake {
         index: usize,
         now: &mut Option<i64>,
     ) -> Result<Head, SendError> {
+        let tail_len = head::tail_len(message);
+        let is_odd = tail_len + RECORD_OVERHEAD > self.max_message
+            || message.partition.is_some_and(|partition| partition < 0)
+            || message.timestamp.is_some_and(|timestamp| timestamp < 0);
+        if is_odd {
+            return Err(self.refusal(message, index));
+        }
         let timestamp = match message.timestamp {
-            Some(timestamp) if timestamp < 0 => return Err(SendError::InvalidTimestamp { index, timestamp }),
             Some(timestamp) => timestamp,
             None => *now.get_or_insert_with(clock::now_ms),
         };
-        let key_hash = match (message.partition, message.key) {
-            (Some(partition), _) if partition < 0 => {
-                return Err(SendError::InvalidPartition { index, partition })
-            }
-            (None, Some(key)) => murmur2(key),
+        let key_hash = match message.key {
+            Some(key) if message.partition.is_none() => murmur2(key),
             _ => 0,
         };
-        match Head::of(message, topic, key_hash, timestamp) {
-            Some(head) if u64::from(head.tail_len) + RECORD_OVERHEAD <= self.max_message => Ok(head),
-            _ => Err(SendError::MessageTooLarge {
+        Ok(Head::with(message, tail_len, topic, key_hash, timestamp))
+    }
+
+    /// What is wrong with a message that `head` found odd.
+    #[cold]
+    fn refusal(&self, message: &Message<'_>, index: usize) -> SendError {
+        match (message.timestamp, message.partition) {
+            (Some(timestamp), _) if timestamp < 0 => SendError::InvalidTimestamp { index, timestamp },
+            (_, Some(partition)) if partition < 0 => SendError::InvalidPartition { index, partition },
+            _ => SendError::MessageTooLarge {
                 index,
                 bytes: head::tail_len(message) + RECORD_OVERHEAD,
                 limit: self.max_message,
-            }),
+            },
         }
     }
 

@@ -15,7 +15,8 @@ use crate::error::{FlushError, NotReady, SendError, StartError};
 use crate::intake::Patience;
 use crate::message::Message;
 use crate::stats::{Stats, Status};
-use handle::{Handle, Parts};
+use handle::Handle;
+pub use handle::Parts;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,6 +144,23 @@ impl Producer {
     pub fn status(&self) -> Status {
         self.handle.status()
     }
+}
+
+/// A producer around what stands in for the engine: for tests of the callers' side.
+#[cfg(any(test, feature = "testing"))]
+pub fn around<C: crate::worker::Core + Send + 'static>(
+    settings: crate::config::settings::Settings,
+    origin: Origin,
+    callback: Option<Callback>,
+    make_core: impl FnOnce(Parts) -> C,
+) -> std::io::Result<Producer> {
+    Ok(Producer { handle: Arc::new(Handle::start(settings, origin, callback, make_core)?) })
+}
+
+/// How many bytes of the buffer are charged now.
+#[cfg(any(test, feature = "testing"))]
+pub fn bytes_charged(producer: &Producer) -> u64 {
+    producer.handle.intake.budget().used()
 }
 
 impl fmt::Debug for Producer {
