@@ -27,7 +27,6 @@ pub struct Entry {
     /// Until its verdict is known.
     block: Option<Arc<Block>>,
     number: u32,
-    pub accepted: Duration,
     pub verdict: Option<(Duration, Verdict)>,
 }
 
@@ -68,21 +67,11 @@ impl Ledger {
         entry: (&str, Option<Vec<u8>>, Vec<u8>, i64),
         block: &Arc<Block>,
         number: u32,
-        now: Duration,
     ) -> Id {
         let (topic, key, value, timestamp) = entry;
         let block = Some(block.clone());
         let topic = topic.to_owned();
-        self.entries.push(Entry {
-            topic,
-            key,
-            value,
-            timestamp,
-            block,
-            number,
-            accepted: now,
-            verdict: None,
-        });
+        self.entries.push(Entry { topic, key, value, timestamp, block, number, verdict: None });
         self.open.push(self.entries.len() - 1);
         self.entries.len() - 1
     }

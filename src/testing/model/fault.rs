@@ -1,4 +1,5 @@
 //! Faults to order: what a broker does instead of the ordinary, to which requests, and how often.
+#![warn(missing_docs)]
 
 use super::request::Api;
 use crate::protocol::error_code::ErrorCode;
@@ -181,7 +182,7 @@ struct Order {
 }
 
 impl Orders {
-    pub fn add(&mut self, on: On, times: Times, fault: Fault) {
+    pub(crate) fn add(&mut self, on: On, times: Times, fault: Fault) {
         let (skip, left) = match times {
             Times::Once => (0, Some(1)),
             Times::Next(count) => (0, Some(count)),
@@ -193,12 +194,12 @@ impl Orders {
         }
     }
 
-    pub fn lift(&mut self, on: &On) {
+    pub(crate) fn lift(&mut self, on: &On) {
         self.orders.retain(|order| order.on != *on);
     }
 
     /// The oldest order that is due for this request; all orders for it count it.
-    pub fn take(&mut self, is_meant: impl Fn(&On) -> bool) -> Option<Fault> {
+    pub(crate) fn take(&mut self, is_meant: impl Fn(&On) -> bool) -> Option<Fault> {
         let mut due = None;
         for (index, order) in self.orders.iter_mut().enumerate() {
             if !is_meant(&order.on) {

@@ -4,6 +4,9 @@
 //! idempotent producers), answers as they do, and does what was ordered instead where a fault was ordered. The
 //! embedded cluster puts sockets before it, the tests of the engine a simulated network.
 
+// Most of it is shown to the crate's own tests only; what users see is documented.
+#![allow(missing_docs)]
+
 pub mod batch;
 pub mod code;
 pub mod fault;

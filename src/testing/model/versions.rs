@@ -1,4 +1,5 @@
 //! Which versions of which calls a broker offers.
+#![warn(missing_docs)]
 
 use super::code;
 use super::request::Api;

@@ -162,7 +162,7 @@ impl World {
                 Message { key: key.as_deref(), value: Some(&value), partition, ..Message::default() };
             let number = chunk.append(&message, head, || self.instant());
             let entry = (topic, key, value, timestamp);
-            self.ledger.accept(entry, chunk.block(), number, self.now);
+            self.ledger.accept(entry, chunk.block(), number);
         }
         let ids = from..self.ledger.entries.len();
         self.say(format!("sent {ids:?} to {topic}"));

@@ -1,7 +1,6 @@
 //! What is watched while a story runs, and what must hold at its end.
 
 use super::super::ledger::{Entry, Id, Verdict};
-use super::super::network::address;
 use super::World;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -193,10 +192,6 @@ impl World {
         let messages = partition.messages("t", 0).expect("a log that can be read");
         let number = |value: Option<Vec<u8>>| String::from_utf8(value?).ok()?.parse().ok();
         messages.into_iter().map(|message| number(message.value).expect("a value of ours")).collect()
-    }
-
-    pub fn home(broker: i32) -> std::net::SocketAddr {
-        address(broker)
     }
 }
 
