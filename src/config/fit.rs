@@ -216,7 +216,8 @@ fn compression(
         return Err(error("compression.type", reason));
     }
     if given.compression_lz4_level.is_some() {
-        notes.push("compression.lz4.level: has no effect, the lz4 encoder has one level".to_owned());
+        let level = chosen.compression_lz4_level;
+        notes.push(format!("compression.lz4.level={level}: has no effect, the lz4 encoder has one level"));
     }
     let level = match chosen.compression {
         Codec::Gzip => chosen.compression_gzip_level,

@@ -20,7 +20,7 @@ impl Engine {
         // A pause ends: something waits for that.
         let waits = !node.sendable.is_empty();
         let retry = node.retry_at.filter(|_| waits && matches!(node.link, Link::Idle));
-        let wished = node.wished.get() && matches!(node.link, Link::Idle);
+        let wished = node.wished && matches!(node.link, Link::Idle);
         let wish = wished.then(|| node.retry_at.unwrap_or(self.started));
         let throttle = node.throttled_until.filter(|_| waits);
         [node.deadline(idle), retry, wish, throttle].into_iter().flatten().min()

@@ -2,7 +2,6 @@
 
 use super::io::ConnId;
 use crate::protocol::api_versions::Versions;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ pub struct Node {
     /// Its partitions that may have a batch to send.
     pub sendable: VecDeque<u32>,
     /// Somebody waits until it is connected (`wait_until_ready`). Said again each time they ask, so it ends with them.
-    pub wished: Cell<bool>,
+    pub wished: bool,
     /// The cluster doesn't name it any more.
     pub gone: bool,
 }
@@ -101,7 +100,7 @@ impl Node {
             throttled_until: None,
             last_error: None,
             sendable: VecDeque::new(),
-            wished: Cell::new(false),
+            wished: false,
             gone: false,
         }
     }

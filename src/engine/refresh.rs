@@ -43,10 +43,6 @@ impl Refresh {
         self.failing_since.get_or_insert(now);
     }
 
-    pub fn is_wanted(&self) -> bool {
-        self.wanted
-    }
-
     /// Whether the whole view is too old.
     pub fn is_old(&self, now: Instant) -> bool {
         self.last_success.is_some_and(|at| at + self.max_age <= now)
@@ -76,11 +72,6 @@ impl Refresh {
         self.pace(now);
         self.wanted = false;
         self.asking.push((node, now));
-    }
-
-    /// Nobody could be asked: not again before the gap is over.
-    pub fn nobody(&mut self, now: Instant) {
-        self.pace(now);
     }
 
     fn pace(&mut self, now: Instant) {
@@ -150,6 +141,6 @@ mod tests {
         refresh.succeeded(4, now + HEDGE);
         assert!(refresh.is_asking(3));
         refresh.failed(3, now + HEDGE);
-        assert!(refresh.is_wanted());
+        assert!(refresh.wanted);
     }
 }

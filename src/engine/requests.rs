@@ -49,7 +49,7 @@ impl Engine {
         }
         for node in 0..self.nodes.len() {
             let waits = !self.nodes[node].sendable.is_empty();
-            if !waits && !self.nodes[node].wished.take() {
+            if !waits && !std::mem::take(&mut self.nodes[node].wished) {
                 continue;
             }
             if matches!(self.nodes[node].link, Link::Idle) {

@@ -3,7 +3,6 @@
 use super::batch::Batch;
 use super::identity::State as IdState;
 use super::node::{Link, Node};
-use super::topic::Topic;
 use super::Engine;
 use crate::error::{Cause, DeliveryError};
 use crate::stats::{BrokerStatus, LatencySummary, PartitionStatus, Stats, Status};
@@ -267,7 +266,7 @@ impl Engine {
     }
 
     /// Whether these topics can be written to now; if not, what is in the way.
-    pub fn readiness(&self, topics: &[u32]) -> Result<(), String> {
+    pub fn readiness(&mut self, topics: &[u32]) -> Result<(), String> {
         if !self.nodes.iter().any(Node::is_ready) {
             let errors = self.connection_errors();
             return Err(if errors.is_empty() { "not connected yet".into() } else { errors });
@@ -302,21 +301,24 @@ impl Engine {
             if leaderless > 0 {
                 return Err(format!("{leaderless} partitions of the topic {name} have no leader"));
             }
-            self.leaders_readiness(topic)?;
+            self.leaders_readiness(*slot)?;
         }
         Ok(())
     }
 
     /// Whether the leaders of the topic's partitions are connected. Connections are made when something waits for them: here
     /// somebody does.
-    fn leaders_readiness(&self, topic: &Topic) -> Result<(), String> {
-        let leaders = topic.partitions.iter().filter_map(|at| self.partitions[*at as usize].leader);
-        let nodes = leaders.filter_map(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+    fn leaders_readiness(&mut self, slot: u32) -> Result<(), String> {
+        let partitions = &self.topics[slot as usize].partitions;
+        let leaders = partitions.iter().filter_map(|at| self.partitions[*at as usize].leader);
         let mut result = Ok(());
-        for node in nodes.filter(|node| !node.is_ready()) {
-            node.wished.set(true);
-            let last = node.last_error.as_deref().map(str::to_owned);
-            result = Err(last.unwrap_or_else(|| format!("connecting to {}", node.name())));
+        for at in leaders.filter_map(|leader| self.by_id.get(&leader)) {
+            let node = &mut self.nodes[*at];
+            if !node.is_ready() {
+                node.wished = true;
+                let last = node.last_error.as_deref().map(str::to_owned);
+                result = Err(last.unwrap_or_else(|| format!("connecting to {}", node.name())));
+            }
         }
         result
     }

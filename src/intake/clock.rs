@@ -4,6 +4,7 @@
 /// cheaper than a precise reading, which would be a quarter of what handing a message over costs.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[inline]
+#[allow(clippy::useless_conversion)] // seconds have 32 bits on some targets
 pub fn now_ms() -> i64 {
     use nix::time::{clock_gettime, ClockId};
     match clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {

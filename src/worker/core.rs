@@ -18,7 +18,7 @@ pub trait Core {
     /// Something is on its way that will give room back.
     fn has_work_in_flight(&self) -> bool;
     /// Whether these topics can be written to; if not, why.
-    fn readiness(&self, topics: &[u32]) -> Result<(), String>;
+    fn readiness(&mut self, topics: &[u32]) -> Result<(), String>;
     /// Messages that have their verdict.
     fn settled(&self) -> u64;
     fn stats(&self) -> Stats;
@@ -44,7 +44,7 @@ impl Core for Engine {
         Engine::has_work_in_flight(self)
     }
 
-    fn readiness(&self, topics: &[u32]) -> Result<(), String> {
+    fn readiness(&mut self, topics: &[u32]) -> Result<(), String> {
         Engine::readiness(self, topics)
     }
 

@@ -141,7 +141,7 @@ impl Core for Fake {
         self.script.lock().in_flight
     }
 
-    fn readiness(&self, topics: &[u32]) -> Result<(), String> {
+    fn readiness(&mut self, topics: &[u32]) -> Result<(), String> {
         if topics.is_empty() {
             Ok(())
         } else {
