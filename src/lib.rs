@@ -2,6 +2,8 @@
 // What only the tests look at is dead without them; with them, nothing may be. What they look at is no interface.
 #![cfg_attr(not(feature = "testing"), allow(dead_code))]
 #![cfg_attr(feature = "testing", allow(missing_docs))]
+// Chunks cross the threads as pointers, and stay in their boxes all the way.
+#![allow(clippy::vec_box)]
 
 // In the order in which data meets them.
 mod config;

@@ -266,6 +266,6 @@ mod tests {
             identity.asked();
             identity.answered(ErrorCode::Unknown(999), -1, -1, now);
         }
-        assert_eq!(identity.is_idempotent(), false);
+        assert!(!identity.is_idempotent());
     }
 }

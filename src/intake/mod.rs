@@ -277,7 +277,6 @@ impl Intake {
     }
 
     /// Puts a call's own chunks into the channel, all or none.
-    #[allow(clippy::vec_box)] // they go on in their boxes: a chunk crosses as a pointer
     fn push_own(&self, chunks: Vec<Box<Chunk>>, patience: Patience) -> Result<(), SendError> {
         let (mut open, _) = self.lock_sealing(patience, |chunk| !chunk.is_empty())?;
         for chunk in chunks {

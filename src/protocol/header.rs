@@ -4,6 +4,7 @@ use super::frame::Frame;
 use super::wire::{put_i16, put_i32, put_no_tags, put_string, Malformed, Reader};
 
 /// The requests a producer makes.
+#[allow(clippy::enum_variant_names)] // Kafka's own names
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     Produce = 0,

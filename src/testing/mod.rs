@@ -28,7 +28,6 @@
 //! ```
 
 mod cluster;
-#[allow(missing_docs)] // shown to the crate's own tests only
 pub(crate) mod model;
 mod server;
 

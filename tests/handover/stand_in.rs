@@ -196,7 +196,7 @@ impl Core for StandIn {
         false
     }
 
-    fn readiness(&self, topics: &[u32]) -> Result<(), String> {
+    fn readiness(&mut self, topics: &[u32]) -> Result<(), String> {
         let name = |topic: &u32| self.parts.names.name(*topic);
         match topics.iter().map(name).find(|name| &**name == "missing") {
             Some(name) => Err(format!("the cluster does not know {name}")),
