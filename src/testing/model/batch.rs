@@ -30,15 +30,17 @@ pub struct Batch {
 pub struct Defect {
     pub code: i16,
     pub what: String,
+    /// The log's own checks found it, not those of the request: then the answer has the log's start.
+    pub by_log: bool,
 }
 
 impl Defect {
     fn corrupt(what: impl Into<String>) -> Defect {
-        Defect { code: code::CORRUPT_MESSAGE, what: what.into() }
+        Defect { code: code::CORRUPT_MESSAGE, what: what.into(), by_log: false }
     }
 
     fn invalid(what: impl Into<String>) -> Defect {
-        Defect { code: code::INVALID_RECORD, what: what.into() }
+        Defect { code: code::INVALID_RECORD, what: what.into(), by_log: false }
     }
 }
 
@@ -92,7 +94,7 @@ impl Batch {
             count: i32_at(header, 57),
             bytes: bytes.clone(),
         };
-        batch.check_header(i32_at(header, 23))?;
+        batch.check_header(i32_at(header, 23)).map_err(|defect| Defect { by_log: true, ..defect })?;
         Ok(batch)
     }
 

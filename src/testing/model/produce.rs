@@ -237,7 +237,10 @@ impl Model {
                 return Answer::refused(Refusal::code(code::UNSUPPORTED_COMPRESSION));
             }
             Ok(batch) => batch,
-            Err(defect) => return Answer::refused(Refusal::code(defect.code)),
+            Err(defect) => {
+                let log_start = if defect.by_log { partition.start } else { -1 };
+                return Answer { log_start, ..Answer::refused(Refusal::code(defect.code)) };
+            }
         };
         let error = match fault.map(|fault| &fault.0) {
             Some(Effect::Error { append, code, .. }) => Some((*append, *code)),
@@ -256,6 +259,9 @@ impl Model {
         };
         let outcome = partition.append(batch, config, terms);
         let mut answer = Answer { outcome, hint: None, log_start: partition.start, delay: Duration::ZERO };
+        if answer.outcome.as_ref().is_err_and(|refusal| refusal.code == code::MESSAGE_TOO_LARGE) {
+            answer.log_start = -1;
+        }
         let waits = partition.committed < partition.end && produce.acks == -1 && error.is_none();
         if let Ok(appended) = &answer.outcome {
             self.appended += if appended.duplicate { 0 } else { batch.count as u64 };
