@@ -67,7 +67,26 @@ struct State {
     waiting: u32,
 }
 
+/// Up to here runs are put into their places one by one.
+const FEW: usize = 16;
+
 impl State {
+    /// Takes over `more`. Topics that had to wait come one by one, each with few runs: sorting for each of thousands would
+    /// cost seconds.
+    fn add_runs(&mut self, more: &mut Vec<Run>) {
+        if self.runs.is_empty() {
+            std::mem::swap(&mut self.runs, more);
+        } else if more.len() <= FEW {
+            for run in more.drain(..) {
+                let at = self.runs.partition_point(|before| before.first < run.first);
+                self.runs.insert(at, run);
+            }
+        } else {
+            self.runs.append(more);
+            self.runs.sort_unstable_by_key(|run| run.first);
+        }
+    }
+
     /// None: not known yet. Otherwise the segment's outcome and the message's place in the batch.
     fn outcome(&self, message: u32) -> Option<(&Outcome, u32)> {
         let at = self.runs.partition_point(|run| run.first <= message);
@@ -200,12 +219,7 @@ impl Drop for Placement {
         let mut runs = std::mem::take(&mut self.runs);
         let segments = self.segments as usize;
         self.block.change(|state| {
-            if state.runs.is_empty() {
-                state.runs = runs;
-            } else {
-                state.runs.append(&mut runs);
-                state.runs.sort_unstable_by_key(|run| run.first);
-            }
+            state.add_runs(&mut runs);
             if state.outcomes.len() < segments {
                 state.outcomes.resize(segments, None);
             }
@@ -432,5 +446,42 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages of one chunk whose topics become known one by one, in any order: each finds its own verdict.
+    #[test]
+    fn runs_that_come_one_by_one_are_found() {
+        const MESSAGES: u32 = 1000;
+        let block = Arc::new(Block::default());
+        let mut order: Vec<u32> = (0..MESSAGES).collect();
+        fastrand::Rng::with_seed(1).shuffle(&mut order);
+        // Some alone, some in larger companies: both ways of taking runs over.
+        let (alone, together) = order.split_at(700);
+        for numbers in alone.chunks(1).chain(together.chunks(50)) {
+            let mut placement = Placement::new(&block);
+            for number in numbers {
+                let mut segment = placement.segment(0);
+                placement.put(*number, &mut segment, 0);
+                segment.resolve(Outcome::Delivered {
+                    topic: "t".into(),
+                    partition: 0,
+                    base_offset: Some(i64::from(*number)),
+                    append_time: None,
+                });
+            }
+        }
+        for number in 0..MESSAGES {
+            match block.outcome(number) {
+                Some((Outcome::Delivered { base_offset, .. }, 0)) => {
+                    assert_eq!(base_offset, Some(i64::from(number)));
+                }
+                other => panic!("{number}: {other:?}"),
+            }
+        }
     }
 }
