@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// So many topics are asked for at once: a thousand misspelt names must not make every answer huge.
 const TOPICS_A_QUESTION: usize = 1000;
 
+/// So many questions go out together when there are more topics that nobody was asked for yet.
+const QUESTIONS_AT_ONCE: usize = 10;
+
 /// A connection that is not ready after so long is not waited for: another one is begun beside it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -97,23 +100,31 @@ impl Engine {
                 .push(slot);
             }
         }
-        // Not always the same ones first.
-        for group in [&mut new_ones, &mut others] {
-            if group.len() > TOPICS_A_QUESTION {
-                let by = self.rng.usize(..group.len());
-                group.rotate_left(by);
-                group.truncate(TOPICS_A_QUESTION);
-            }
+        self.choose(&mut new_ones);
+        self.choose(&mut others);
+        // A question that names nobody asks for the brokers alone.
+        if others.is_empty() && new_ones.is_empty() {
+            self.send_question(now, node, &[], false, actions);
         }
-        if others.is_empty() && !new_ones.is_empty() {
-            self.send_question(now, node, &new_ones, true, actions);
-        } else {
-            self.send_question(now, node, &others, false, actions);
-            if !new_ones.is_empty() {
-                self.send_question(now, node, &new_ones, true, actions);
+        for (group, create) in [(others, false), (new_ones, true)] {
+            for slots in group.chunks(TOPICS_A_QUESTION) {
+                self.send_question(now, node, slots, create, actions);
             }
         }
         self.refresh.asked(node, now);
+    }
+
+    /// Leaves those that are asked for now: topics that are known and wait for a leader, and new ones, before those that
+    /// were asked for in vain; of these no more than one question holds, and not always the same ones.
+    fn choose(&mut self, slots: &mut Vec<usize>) {
+        if slots.len() <= TOPICS_A_QUESTION {
+            return;
+        }
+        let by = self.rng.usize(..slots.len());
+        slots.rotate_left(by);
+        slots.sort_by_key(|slot| self.topics[*slot].asked);
+        let first_time = slots.partition_point(|slot| self.topics[*slot].asked == 0);
+        slots.truncate(first_time.clamp(TOPICS_A_QUESTION, QUESTIONS_AT_ONCE * TOPICS_A_QUESTION));
     }
 
     fn send_question(
@@ -133,6 +144,12 @@ impl Engine {
         session.asked(correlation, version, Asked::Metadata, now, timeout);
         actions.net.push(NetAction::Send { conn: session.conn, frame });
         self.stats.metadata_requests += 1;
+        for slot in slots {
+            let topic = &mut self.topics[*slot];
+            if !topic.is_known() {
+                topic.asked = topic.asked.saturating_add(1);
+            }
+        }
     }
 
     /// Whether messages of this topic wait for a newer view.
@@ -296,6 +313,7 @@ impl Engine {
         let topic = &mut self.topics[slot as usize];
         topic.unknown_since = None;
         topic.refusal = None;
+        topic.asked = 0;
         let another = topic.id != [0; 16] && view.id != [0; 16] && topic.id != view.id;
         if another {
             log::warn!("topic {} was deleted and made anew", topic.name);

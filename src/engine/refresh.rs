@@ -12,6 +12,8 @@ const HEDGE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Refresh {
     wanted: bool,
+    /// What is wanted includes something that was never asked for: it need not wait as long as repetitions do.
+    fresh: bool,
     gap: Duration,
     last_asked: Option<Instant>,
     /// Questions that are not answered: which node, since when.
@@ -27,6 +29,7 @@ impl Refresh {
     pub fn new(max_age: Duration, now: Instant) -> Refresh {
         Refresh {
             wanted: false,
+            fresh: false,
             gap: FIRST_GAP,
             last_asked: None,
             asking: Vec::new(),
@@ -43,6 +46,12 @@ impl Refresh {
         self.failing_since.get_or_insert(now);
     }
 
+    /// Something waits for the view of a topic that nobody was asked for yet.
+    pub fn want_new(&mut self, now: Instant) {
+        self.fresh = true;
+        self.want(now);
+    }
+
     /// Whether the whole view is too old.
     pub fn is_old(&self, now: Instant) -> bool {
         self.last_success.is_some_and(|at| at + self.max_age <= now)
@@ -51,14 +60,15 @@ impl Refresh {
     /// When the next question is to be asked.
     pub fn next(&self) -> Option<Instant> {
         let age = self.last_success.map(|at| at + self.max_age);
-        let wish = self.wanted.then(|| self.last_asked.map_or(self.started, |at| at + self.gap));
+        let gap = if self.fresh { FIRST_GAP.min(self.gap) } else { self.gap };
+        let wish = self.wanted.then(|| self.last_asked.map_or(self.started, |at| at + gap));
         let at = match (wish, age) {
             (Some(wish), Some(age)) => wish.min(age),
             (wish, age) => wish.or(age)?,
         };
         // One question at a time, unless the one who was asked is silent; an old view alone is no hurry.
         let free = self.asking.iter().map(|(_, since)| *since + HEDGE).max();
-        let paced = self.last_asked.map(|last| last + self.gap);
+        let paced = self.last_asked.map(|last| last + gap);
         Some([Some(at), free, paced].into_iter().flatten().max().unwrap_or(at))
     }
 
@@ -70,7 +80,7 @@ impl Refresh {
     /// The whole need was put into a question to `node`.
     pub fn asked(&mut self, node: usize, now: Instant) {
         self.pace(now);
-        self.wanted = false;
+        (self.wanted, self.fresh) = (false, false);
         self.asking.push((node, now));
     }
 
@@ -126,6 +136,26 @@ mod tests {
         }
         assert_eq!(gaps, [0, 100, 200, 400, 800, 1000, 1000]);
         assert_eq!(refresh.next(), Some(now + Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn what_was_never_asked_for_does_not_wait_its_turn() {
+        let mut now = Instant::now();
+        let mut refresh = Refresh::new(Duration::from_secs(300), now);
+        for _ in 0..7 {
+            refresh.want(now);
+            now = refresh.next().expect("wanted").max(now);
+            refresh.asked(0, now);
+            refresh.succeeded(0, now);
+        }
+        refresh.want(now);
+        assert_eq!(refresh.next(), Some(now + LONGEST_GAP));
+        refresh.want_new(now);
+        assert_eq!(refresh.next(), Some(now + FIRST_GAP));
+        refresh.asked(0, now + FIRST_GAP);
+        refresh.succeeded(0, now + FIRST_GAP);
+        refresh.want(now + FIRST_GAP);
+        assert_eq!(refresh.next(), Some(now + FIRST_GAP + LONGEST_GAP), "the others keep their pace");
     }
 
     #[test]

@@ -207,7 +207,11 @@ impl Engine {
                 before.bytes.shrink_to_fit();
             }
             topic.parked.push(ParkedRun { parked, bytes: Vec::new(), opened, charge: 0, era });
-            self.refresh.want(now);
+            if !topic.is_known() && topic.asked == 0 {
+                self.refresh.want_new(now);
+            } else {
+                self.refresh.want(now);
+            }
             if !topic.timer_set {
                 topic.timer_set = true;
                 self.timers.set(now, Timer::Topic(head.topic));

@@ -27,6 +27,8 @@ pub struct Topic {
     pub smaller: Option<(usize, Instant)>,
     /// Why the cluster does not let us have it, in words.
     pub refusal: Option<String>,
+    /// In how many questions it was named since it was last known: who was asked for least goes first.
+    pub asked: u32,
     /// Whether a reminder is set.
     pub timer_set: bool,
 }
@@ -56,6 +58,7 @@ impl Topic {
             last_used: now,
             in_use: true,
             smaller: None,
+            asked: 0,
             timer_set: false,
         }
     }

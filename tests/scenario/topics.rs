@@ -42,6 +42,33 @@ fn ten_thousand_names_that_were_never_created_cost_few_questions() {
     assert!(world.requests_of(Api::Metadata) <= 400, "{}", world.requests_of(Api::Metadata));
 }
 
+/// Nor do they hold up the others: a topic that is named for the first time, one that appears, one whose leader changes.
+#[test]
+fn ten_thousand_names_that_were_never_created_hold_nobody_up() {
+    for create in ["true", "false"] {
+        let mut world = World::new(&[("buffer.memory", "8000000"), ("allow.auto.create.topics", create)]);
+        for topic in ["first", "later"] {
+            world.create(topic, 1, plain());
+        }
+        for name in 0..10_000 {
+            world.send(&format!("no-{name}"), 1);
+        }
+        let first = world.send("first", 1);
+        world.run_for(ms(1000));
+        assert!(world.delivered(first), "named after ten thousand others");
+        world.run_for(secs(7));
+        let later = world.send("later", 1);
+        world.run_for(ms(300));
+        assert!(world.delivered(later), "named while ten thousand others are asked for again and again");
+        let other = world.leader("first", 0) % 3 + 1;
+        world.move_leader("first", 0, other);
+        let moved = world.send("first", 1);
+        world.run_for(ms(1500));
+        assert!(world.delivered(moved), "with a new leader");
+        world.finish(secs(60));
+    }
+}
+
 /// Nor does a cluster with ten thousand topics take its time to be known.
 #[test]
 fn ten_thousand_topics_are_known_within_seconds() {
