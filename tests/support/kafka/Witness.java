@@ -51,6 +51,8 @@ import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -110,6 +112,7 @@ public class Witness {
             case "ends" -> ends(a[0], a[1]).forEach((tp, end) -> out.accept(tp.partition() + " " + end));
             case "reassign" -> reassign(a);
             case "reassigning" -> out.accept("" + admin(a[0]).listPartitionReassignments().reassignments().get().size());
+            case "byte-rate" -> byteRate(a[0], a[1], Double.parseDouble(a[2]));
             case "elect-preferred" -> electPreferred(a[0], a[1]);
             case "consume" -> out.accept("" + consume(a[0], a[1], Path.of(a[2])));
             case "dump" -> dump(a[0], Path.of(a[1]));
@@ -221,6 +224,12 @@ public class Witness {
             moves.put(partition, Optional.of(new NewPartitionReassignment(ids(replicas))));
         }
         admin(a[0]).alterPartitionReassignments(moves).all().get();
+    }
+
+    private static void byteRate(String bootstrap, String clientId, double bytesPerSecond) throws Exception {
+        ClientQuotaEntity client = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, clientId));
+        ClientQuotaAlteration.Op operation = new ClientQuotaAlteration.Op("producer_byte_rate", bytesPerSecond);
+        admin(bootstrap).alterClientQuotas(List.of(new ClientQuotaAlteration(client, List.of(operation)))).all().get();
     }
 
     private static void electPreferred(String bootstrap, String topic) throws Exception {

@@ -37,9 +37,10 @@ pub fn install(version: &str) -> Result<Install, Unavailable> {
     let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, e)| failed("locking", &e))?;
 
     let dir = root.join(version);
-    if !is_complete(&dir) {
+    let pom = pom(version);
+    if !is_complete(&dir, &pom) {
         need("mvn", "-version")?;
-        download(&dir, version)?;
+        download(&dir, version, &pom)?;
     }
     let jars = jars(&dir)?;
     let class_path = join(&jars);
@@ -85,39 +86,43 @@ fn pom(version: &str) -> String {
     pom += &dependency("org.apache.kafka", "kafka_2.13", version);
     pom += &dependency("org.apache.kafka", "kafka-tools", version);
     pom += &dependency("org.slf4j", "slf4j-simple", "1.7.36");
+    // A compiler for the witness, since a Java without one (a JRE) is enough for Maven and for brokers.
+    pom += &dependency("org.eclipse.jdt", "ecj", "3.33.0");
     pom + "</dependencies></project>\n"
 }
 
 /// The marker is written last and lists every jar with its size, so a download that was cut off is noticed and done again.
-fn is_complete(dir: &Path) -> bool {
+fn is_complete(dir: &Path, pom: &str) -> bool {
     let recorded = fs::read_to_string(dir.join("complete")).unwrap_or_default();
-    !recorded.is_empty() && inventory(dir).is_ok_and(|found| found == recorded)
+    !recorded.is_empty() && inventory(dir, pom).is_ok_and(|found| found == recorded)
 }
 
-fn inventory(dir: &Path) -> std::io::Result<String> {
+/// What was asked for, and what is there.
+fn inventory(dir: &Path, pom: &str) -> std::io::Result<String> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(dir.join("jars"))? {
         let entry = entry?;
         lines.push(format!("{} {}\n", entry.file_name().to_string_lossy(), entry.metadata()?.len()));
     }
     lines.sort();
+    lines.insert(0, pom.to_owned());
     Ok(lines.concat())
 }
 
-fn download(dir: &Path, version: &str) -> Result<(), Unavailable> {
+fn download(dir: &Path, version: &str, pom: &str) -> Result<(), Unavailable> {
     if dir.exists() {
         fs::remove_dir_all(dir).map_err(|e| failed("removing a broken download", &e))?;
     }
     fs::create_dir_all(dir).map_err(|e| failed("creating the folder", &e))?;
     let pom_path = dir.join("pom.xml");
-    fs::write(&pom_path, pom(version)).map_err(|e| failed("writing the POM", &e))?;
+    fs::write(&pom_path, pom).map_err(|e| failed("writing the POM", &e))?;
     // A second try for networks that lose a connection now and then; Maven goes on with what it already has.
     if let Err(first) = run_maven(dir, &pom_path) {
         run_maven(dir, &pom_path).map_err(|second| {
             Unavailable::Failed(format!("Maven could not fetch Kafka {version}: {first}\nagain: {second}"))
         })?;
     }
-    let list = inventory(dir).map_err(|e| failed("listing the jars", &e))?;
+    let list = inventory(dir, pom).map_err(|e| failed("listing the jars", &e))?;
     fs::write(dir.join("complete"), list).map_err(|e| failed("writing the marker", &e))
 }
 
@@ -152,7 +157,6 @@ fn compile_witness(dir: &Path, class_path: &str) -> Result<PathBuf, Unavailable>
     if classes.is_dir() {
         return Ok(classes);
     }
-    need("javac", "-version")?;
     let unfinished = dir.join("witness-unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).map_err(|e| failed("removing a broken compilation", &e))?;
@@ -160,9 +164,10 @@ fn compile_witness(dir: &Path, class_path: &str) -> Result<PathBuf, Unavailable>
     fs::create_dir_all(&unfinished).map_err(|e| failed("creating the folder", &e))?;
     let source = unfinished.join("Witness.java");
     fs::write(&source, WITNESS_SOURCE).map_err(|e| failed("writing the witness", &e))?;
-    let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-cp", class_path, "-d"]).arg(&unfinished).arg(&source);
-    run(javac).map_err(|e| failed("compiling the witness", &e))?;
+    let mut compiler = Command::new("java");
+    compiler.args(["-cp", class_path, "org.eclipse.jdt.internal.compiler.batch.Main"]);
+    compiler.args(["-17", "-proc:none", "-nowarn", "-cp", class_path, "-d"]).arg(&unfinished).arg(&source);
+    run(compiler).map_err(|e| failed("compiling the witness", &e))?;
     fs::rename(&unfinished, &classes).map_err(|e| failed("keeping the witness", &e))?;
     Ok(classes)
 }

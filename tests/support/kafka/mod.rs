@@ -103,10 +103,7 @@ fn found<T>(cluster: Result<T, &Unavailable>) -> Option<T> {
             assert!(!demanded, "STEADFAST_REQUIRE_KAFKA is set, and {what}");
             let test = std::thread::current().name().unwrap_or("a test").to_owned();
             // Past the test harness, which hides what a passing test prints.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED {test}: {what}; real Kafka needs Java 17 (JDK) and Maven"
-            );
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {what}; real Kafka needs Java 17 and Maven");
             None
         }
     }
@@ -277,6 +274,11 @@ impl Cluster {
         wait::until(PATIENCE, &format!("the reassignment of {topic}"), || {
             (self.witness.ask("reassigning", &[&self.bootstrap()]) == ["0"]).then_some(())
         });
+    }
+
+    /// The brokers throttle this client's requests to so many bytes a second.
+    pub fn set_byte_rate(&self, client_id: &str, bytes_per_second: u32) {
+        self.witness.ask("byte-rate", &[&self.bootstrap(), client_id, &bytes_per_second.to_string()]);
     }
 
     pub fn elect_preferred_leaders(&self, topic: &str) {
