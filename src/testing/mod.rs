@@ -6,23 +6,30 @@
 //! Needs the feature `testing`: put it under `[dev-dependencies]`.
 //!
 //! ```
+//! use std::time::Duration;
 //! use steadfast::testing::{Cluster, Fault, On, Times};
-//! use steadfast::ErrorCode;
+//! use steadfast::{Config, ErrorCode, Producer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let cluster = Cluster::start(3)?;
-//! cluster.create_topic("orders", 1);
-//! // The first batch is refused, and broker 2 is away.
-//! let refused = Fault::error(ErrorCode::NotEnoughReplicas);
-//! cluster.fault(On::partition("orders", 0), Times::Once, refused);
-//! cluster.crash(2);
+//! cluster.create_topic("orders", 2);
+//! // The first batch for partition 0 is refused, its next one is stored and the answer lost, and broker 3 is away.
+//! let orders = On::partition("orders", 0);
+//! cluster.fault(orders.clone(), Times::Once, Fault::error(ErrorCode::NotEnoughReplicas));
+//! cluster.fault(orders, Times::Once, Fault::close_after());
+//! cluster.crash(3);
 //!
-//! // Here your service sends to `cluster.bootstrap()`.
-//!
-//! assert!(cluster.violations().is_empty());
-//! for message in cluster.messages("orders") {
-//!     println!("{} {:?}", message.offset, message.value);
+//! // Your service comes here, with `cluster.bootstrap()` as its servers.
+//! let producer = Producer::new(Config::new(cluster.bootstrap().as_str()))?;
+//! for customer in ["anna", "ben", "anna"] {
+//!     producer.send("orders", (customer.as_bytes(), &b"one pear"[..]))?;
 //! }
+//! assert!(producer.stop(Duration::from_secs(30)).is_clean());
+//!
+//! let messages = cluster.messages("orders");
+//! assert_eq!(messages.len(), 3, "each of them once");
+//! assert!(messages.iter().all(|message| message.value.as_deref() == Some(&b"one pear"[..])));
+//! assert_eq!(cluster.violations(), [""; 0]);
 //! # Ok(())
 //! # }
 //! ```
