@@ -85,6 +85,7 @@ impl Engine {
     pub(super) fn on_opened(&mut self, now: Instant, conn: ConnId, actions: &mut Actions) {
         let Some(&node) = self.by_conn.get(&conn) else { return };
         self.nodes[node].link = Link::Up(Session::new(conn, now));
+        self.nodes[node].reached = true;
         self.ask_for_versions(now, node, actions);
     }
 
@@ -204,7 +205,13 @@ impl Engine {
         // Upwards only, so that many clients don't come back together.
         node.retry_at = Some(now + pause.mul_f64(1.0 + 0.2 * self.rng.f64()));
         node.failures += 1;
-        let text: Arc<str> = format!("{}: {words}", node.name()).into();
+        // The commonest mistake of all: brokers that name an address which is good only where they are.
+        let hint = if node.reached || node.is_seed() {
+            ""
+        } else {
+            "; that is the address it advertises (advertised.listeners), can it be reached from here?"
+        };
+        let text: Arc<str> = format!("{}: {words}{hint}", node.name()).into();
         if node.failures == 1 {
             log::warn!("{text}");
         } else if node.failures.is_power_of_two() {

@@ -269,6 +269,7 @@ impl Engine {
             let words = format!("it moved to {host}:{port}");
             node.host = host;
             node.port = port;
+            node.reached = false;
             if node.conn().is_some() {
                 self.hang_up(now, at, words, None, actions);
             }

@@ -28,6 +28,8 @@ pub struct Node {
     /// The version ApiVersions is asked with on the next connection.
     pub api_versions: i16,
     pub throttled_until: Option<Instant>,
+    /// Whether a connection to this address ever stood.
+    pub reached: bool,
     pub last_error: Option<Arc<str>>,
     /// Its partitions that may have a batch to send.
     pub sendable: VecDeque<u32>,
@@ -98,6 +100,7 @@ impl Node {
             failures: 0,
             api_versions: NEWEST_API_VERSIONS,
             throttled_until: None,
+            reached: false,
             last_error: None,
             sendable: VecDeque::new(),
             wished: false,
