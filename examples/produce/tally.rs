@@ -140,34 +140,18 @@ fn advice(cause: &Cause) -> Option<&'static str> {
     }
 }
 
+/// Beyond what the error itself says (`ErrorCode::advice`).
 fn advice_on_code(code: ErrorCode) -> Option<&'static str> {
-    Some(match code.name() {
-        "MESSAGE_TOO_LARGE" | "RECORD_LIST_TOO_LARGE" => {
-            "Raise max.message.bytes of the topic (message.max.bytes of the brokers), or compress."
+    Some(match code {
+        ErrorCode::MessageTooLarge => "--compression makes batches smaller; max.message.bytes counts them compressed.",
+        ErrorCode::CorruptMessage | ErrorCode::InvalidRecord => {
+            "If the topic is compacted (cleanup.policy=compact), lines need a key: use --key-separator."
         }
-        "CORRUPT_MESSAGE" => {
-            "Either bytes are damaged on their way, or the topic is compacted (cleanup.policy=compact) and the line has no key: \
-             use --key-separator."
-        }
-        "INVALID_RECORD" => {
-            "A compacted topic (cleanup.policy=compact) takes only lines with a key: use --key-separator."
-        }
-        "INVALID_TIMESTAMP" => {
-            "The topic's message.timestamp.before.max.ms / after.max.ms do not allow this create time."
-        }
-        "NOT_ENOUGH_REPLICAS" | "NOT_ENOUGH_REPLICAS_AFTER_APPEND" => {
-            "Fewer replicas are in sync than min.insync.replicas asks for: bring the other brokers back."
-        }
-        "TOPIC_AUTHORIZATION_FAILED" => "Grant this client's user WRITE on the topic.",
-        "CLUSTER_AUTHORIZATION_FAILED" => {
-            "Grant this client's user IDEMPOTENT_WRITE on the cluster, or set enable.idempotence=false."
-        }
-        "UNSUPPORTED_COMPRESSION_TYPE" => "The brokers don't know this codec, or don't allow it: choose another --compression.",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER" | "UNKNOWN_PRODUCER_ID" => {
+        ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId => {
             "The partition's log lacks what it acknowledged before: acknowledged messages may be gone from the log (an unclean \
              leader election, a lost disk). Compare the log with the source."
         }
-        "NOT_LEADER_OR_FOLLOWER" | "LEADER_NOT_AVAILABLE" => {
+        ErrorCode::NotLeaderOrFollower | ErrorCode::LeaderNotAvailable => {
             "The partition had no usable leader for as long as the settings allow: look at the cluster's controller, or raise \
              delivery.timeout.ms and batch_retries_limit."
         }

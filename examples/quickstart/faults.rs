@@ -34,7 +34,7 @@ pub(crate) fn cause(cluster: &Cluster, gate: &Gate, messages: u64, bar: &Progres
     at(40, "broker 3 hangs: it reads nothing and answers nothing");
     cluster.hang(3);
     at(50, "... and is still hung; others will lead what it led");
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(1500));
     move_leaders(cluster, |leader| if leader == 3 { 1 } else { leader });
     at(60, "broker 3 wakes up, and takes up what nobody waits for any more");
     cluster.resume(3);

@@ -56,8 +56,8 @@ fn run(messages: u64) -> Result<bool, Box<dyn Error>> {
     let cluster = builder.start()?;
     println!("three brokers listen: {}", cluster.bootstrap());
 
-    // All defaults but one: a hung broker is noticed after 2 s instead of 30, so that nobody has to wait for it here.
-    let config = Config::new(cluster.bootstrap()).request_timeout(Duration::from_secs(2));
+    // All defaults but one: a hung broker is noticed after 1 s instead of 30, so that nobody has to wait for it here.
+    let config = Config::new(cluster.bootstrap()).request_timeout(Duration::from_secs(1));
     let producer = Producer::new(config)?;
     let started = Instant::now();
     let bar = progress_bar(messages);

@@ -17,7 +17,7 @@ mod page;
 
 use clap::Parser;
 use connect::Connect;
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use handle::{answer_json, Handler};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use steadfast::Producer;
+use steadfast::{Producer, StopReport};
 use tiny_http::{Method, Request, Server};
 
 /// A small HTTP service that sends each posted body to Kafka.
@@ -63,7 +63,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let producer = match Producer::new(config) {
+    // Whoever asked for an answer at once does not hear of a drop: the log does. (A real service would keep the messages.)
+    let producer = Producer::builder(config).on_delivery(|run| {
+        if let Some(error) = run.error() {
+            log::error!("{} messages dropped: {error}", run.len());
+        }
+    });
+    let producer = match producer.start() {
         Ok(producer) => producer,
         Err(error) => {
             eprintln!("service: {error}");
@@ -104,15 +110,7 @@ fn serve(args: &Args, producer: &Producer) -> Result<bool, Box<dyn std::error::E
             dispatch(producer, &handler, &jobs, request);
         }
     }
-    let deadline = Instant::now() + Duration::from_millis(args.stop_within_ms);
-    // From here on the producer refuses, and so do the threads. What they wait for gets its verdict in `stop`.
-    let report = producer.stop(deadline.saturating_duration_since(Instant::now()).mul_f64(0.9));
-    drop(jobs);
-    while let Some(request) = server.try_recv()? {
-        handler.refuse(request, "the service stops");
-    }
-    // The threads have only answers to write now; one that writes to a client which doesn't read is not waited for.
-    let answered = ended.recv_deadline(deadline).is_err_and(|_| Instant::now() < deadline);
+    let (report, answered) = stop(args, producer, &server, &handler, jobs, &ended);
     let stats = producer.stats();
     eprintln!(
         "stopped: accepted={} delivered={} dropped={} left={}",
@@ -120,6 +118,41 @@ fn serve(args: &Args, producer: &Producer) -> Result<bool, Box<dyn std::error::E
     );
     // A real service would write `report.left` to a file here, to send it again when it comes back.
     Ok(report.is_clean() && answered)
+}
+
+/// Takes no more, sends what there is, answers what waits. Also returns whether all answers were written in time.
+fn stop(
+    args: &Args,
+    producer: &Producer,
+    server: &Server,
+    handler: &Handler,
+    jobs: Sender<Request>,
+    ended: &Receiver<()>,
+) -> (StopReport, bool) {
+    let within = Duration::from_millis(args.stop_within_ms);
+    let deadline = Instant::now() + within;
+    // The threads end when they have answered what is queued. From here on the producer refuses, and so do they; what they
+    // wait for gets its verdict in `stop`. The last tenth of the time is for writing answers.
+    drop(jobs);
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| producer.stop(within.mul_f64(0.9)));
+        let refuse_more = || {
+            match server.recv_timeout(TICK / 10) {
+                Ok(Some(request)) => handler.refuse(request, "the service stops"),
+                Ok(None) => {}
+                Err(_) => std::thread::sleep(TICK / 10), // it takes no more anyway
+            }
+        };
+        while !stopping.is_finished() {
+            refuse_more();
+        }
+        // A thread that writes to a client which doesn't read is not waited for any longer than this.
+        let all_ended = || matches!(ended.try_recv(), Err(TryRecvError::Disconnected));
+        while !all_ended() && Instant::now() < deadline {
+            refuse_more();
+        }
+        (stopping.join().expect("stopping does not panic"), all_ended())
+    })
 }
 
 fn dispatch(producer: &Producer, handler: &Handler, jobs: &Sender<Request>, request: Request) {
