@@ -450,38 +450,4 @@ impl Drop for Charge {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Messages of one chunk whose topics become known one by one, in any order: each finds its own verdict.
-    #[test]
-    fn runs_that_come_one_by_one_are_found() {
-        const MESSAGES: u32 = 1000;
-        let block = Arc::new(Block::default());
-        let mut order: Vec<u32> = (0..MESSAGES).collect();
-        fastrand::Rng::with_seed(1).shuffle(&mut order);
-        // Some alone, some in larger companies: both ways of taking runs over.
-        let (alone, together) = order.split_at(700);
-        for numbers in alone.chunks(1).chain(together.chunks(50)) {
-            let mut placement = Placement::new(&block);
-            for number in numbers {
-                let mut segment = placement.segment(0);
-                placement.put(*number, &mut segment, 0);
-                segment.resolve(Outcome::Delivered {
-                    topic: "t".into(),
-                    partition: 0,
-                    base_offset: Some(i64::from(*number)),
-                    append_time: None,
-                });
-            }
-        }
-        for number in 0..MESSAGES {
-            match block.outcome(number) {
-                Some((Outcome::Delivered { base_offset, .. }, 0)) => {
-                    assert_eq!(base_offset, Some(i64::from(number)));
-                }
-                other => panic!("{number}: {other:?}"),
-            }
-        }
-    }
-}
+mod tests;

@@ -267,6 +267,10 @@ impl Receipt {
     }
 }
 
+/// A panic elsewhere leaves nothing half-done in it.
+impl std::panic::UnwindSafe for Receipt {}
+impl std::panic::RefUnwindSafe for Receipt {}
+
 impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receipt").field("messages", &self.len()).field("settled", &self.is_settled()).finish()

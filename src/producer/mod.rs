@@ -163,6 +163,10 @@ pub fn bytes_charged(producer: &Producer) -> u64 {
     producer.handle.intake.budget().used()
 }
 
+/// A panic elsewhere (in an iterator of messages, say) leaves nothing half-done in it.
+impl std::panic::UnwindSafe for Producer {}
+impl std::panic::RefUnwindSafe for Producer {}
+
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Producer").field("accepted", &self.handle.intake.accepted()).finish_non_exhaustive()
