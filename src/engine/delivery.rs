@@ -138,14 +138,12 @@ impl Engine {
             partition: Some(index),
         });
         self.note_drop(&error, u64::from(batch.records));
-        let wanted = self.callback || self.stop.is_some() || batch.segments.iter().any(Segment::has_receipt);
-        let messages = if wanted { messages_by_segment(&batch, slot, index) } else { Vec::new() };
+        let all = self.callback || self.stop.is_some();
+        let messages = messages_by_segment(&batch, slot, index, |segment| all || segment.has_receipt());
         let mut returned = Vec::new();
         let mut charged = 0;
-        let mut messages = messages.into_iter();
-        for segment in batch.segments.drain(..) {
+        for (segment, bytes) in batch.segments.drain(..).zip(messages) {
             let place = segment.place();
-            let bytes = messages.next().unwrap_or_default();
             let charge = charge_of(&bytes, segment.count());
             charged += charge;
             let charge = Charge::new(&self.budget, charge);
@@ -318,15 +316,26 @@ impl Engine {
 }
 
 /// A batch's messages in the chunk's format, those of each segment by themselves.
-fn messages_by_segment(batch: &Batch, topic: u32, partition: i32) -> Vec<Vec<u8>> {
+///
+/// Only of those that are `wanted`: the others are gone for good, and so is their charge.
+fn messages_by_segment(
+    batch: &Batch,
+    topic: u32,
+    partition: i32,
+    wanted: impl Fn(&Segment) -> bool,
+) -> Vec<Vec<u8>> {
     let mut segments: Vec<Vec<u8>> = batch.segments.iter().map(|_| Vec::new()).collect();
+    let wanted: Vec<bool> = batch.segments.iter().map(wanted).collect();
+    if !wanted.contains(&true) {
+        return segments;
+    }
     let mut at = 0;
     let mut number = 0;
     let result = batch.each_record(|timestamp, tail| {
         while batch.segments.get(at).is_some_and(|segment| number >= segment.place() + segment.count()) {
             at += 1;
         }
-        if let Some(out) = segments.get_mut(at) {
+        if let Some(out) = segments.get_mut(at).filter(|_| wanted[at]) {
             put_message(out, topic, partition, timestamp, tail);
         }
         number += 1;

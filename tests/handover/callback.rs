@@ -70,7 +70,7 @@ fn a_panic_in_it_is_counted_and_the_others_are_told() {
     let callback = {
         let told = told.clone();
         Box::new(move |run: &DeliveryRun| {
-            if told.fetch_add(run.len() as u64, SeqCst) % 2 == 0 {
+            if told.fetch_add(run.len() as u64, SeqCst).is_multiple_of(2) {
                 panic!("mine");
             }
         })

@@ -150,12 +150,12 @@ fn with_a_callback_that_sends_and_panics() {
         Box::new(move |run: &DeliveryRun| {
             let before = told.fetch_add(run.len() as u64, std::sync::atomic::Ordering::SeqCst);
             let producer = itself.wait();
-            if before % 7 == 0 {
+            if before.is_multiple_of(7) {
                 let _ = producer.send("w", [0xff; 8].as_slice());
             }
             let _ = producer.flush(PATIENCE);
             let _ = producer.stop(PATIENCE);
-            if before % 11 == 0 {
+            if before.is_multiple_of(11) {
                 panic!("mine");
             }
         })
