@@ -94,6 +94,10 @@ pub struct Tries {
 }
 
 impl Batch {
+    pub fn max_timestamp(&self) -> i64 {
+        self.max_timestamp
+    }
+
     pub fn new(id: u64, buf: Vec<u8>, opened: Instant, era: u64) -> Batch {
         Batch {
             id,

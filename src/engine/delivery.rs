@@ -47,6 +47,13 @@ impl Engine {
     ) {
         let partition = &mut self.partitions[at as usize];
         let Some(mut batch) = partition.batches.remove(place) else { return };
+        let mut append_time = append_time;
+        if batch.tries.attempts == 0 {
+            partition.log_append_time = append_time.is_some();
+        } else if !partition.log_append_time && append_time == Some(batch.max_timestamp()) {
+            // To a repeat that it recognises a broker answers with the largest timestamp of the batch, whoever made it.
+            append_time = None;
+        }
         partition.acknowledged(batch.sequence, batch.records, now);
         for later in &mut partition.batches {
             later.tries.recoveries = 0;
@@ -100,6 +107,9 @@ impl Engine {
         actions: &mut Actions,
     ) {
         let fate = self.partitions[at as usize].batches[place].fate();
+        if self.partitions[at as usize].batches[place].tries.failed {
+            self.partitions[at as usize].mute = None; // it was this batch that waited
+        }
         if let Some(batch) = self.partitions[at as usize].remove(place) {
             self.settle(now, at, batch, cause, fate, actions);
         }

@@ -3,9 +3,10 @@
 
 use super::classify::Attempt;
 use super::io::{Actions, CloseReason, ConnId, NetAction};
-use super::node::{Asked, InFlight, Link, Node, Session};
+use super::node::{Asked, InFlight, Link, Node, Session, NEWEST_API_VERSIONS};
 use super::retry::Failure;
 use super::Engine;
+use crate::config::settings::Acks;
 use crate::error::Cause;
 use crate::protocol::api_versions::{self, Versions};
 use crate::protocol::error_code::ErrorCode;
@@ -153,10 +154,20 @@ impl Engine {
         if idle && reason == CloseReason::Eof {
             // Brokers close what was idle for long: nothing is wrong, and nothing was lost.
             log::debug!("{} closed an idle connection", self.nodes[node].name());
+            if self.settings.acks == Acks::Zero {
+                // It may be its way to say that it is no longer the leader: no answer could.
+                self.refresh.doubt(now);
+            }
             self.disconnected(now, node, "it closed an idle connection".into(), None, actions);
             return;
         }
         let negotiating = self.nodes[node].session().is_some_and(|session| session.versions.is_none());
+        if negotiating && reason == CloseReason::Eof {
+            // What only resembles a broker may close on a version it does not know: the oldest one is tried, then the newest
+            // again.
+            let version = &mut self.nodes[node].api_versions;
+            *version = if *version > 0 { 0 } else { NEWEST_API_VERSIONS };
+        }
         let words = words(&reason, negotiating);
         self.lose(now, node, words, None, actions);
     }

@@ -384,6 +384,13 @@ impl Engine {
             return; // an older view
         }
         let isr_changed = isr.as_ref().is_some_and(|isr| *isr != partition.isr);
+        if partition.queued && partition.leader != leader {
+            // It must not wait for the old leader's connection.
+            partition.queued = false;
+            if let Some(node) = partition.leader.and_then(|leader| self.by_id.get(&leader)) {
+                self.nodes[*node].sendable.retain(|queued| *queued != at);
+            }
+        }
         let changed = partition.leader != leader || partition.leader_epoch != epoch || isr_changed;
         partition.leader = leader;
         partition.leader_epoch = epoch;

@@ -39,8 +39,11 @@ pub struct Partition {
     /// Batches and tombstones in requests.
     pub in_flight: usize,
     pub sequencing: Sequencing,
+    /// The topic keeps the broker's time, as far as is known.
+    pub log_append_time: bool,
     /// Verdicts that come before their turn, by their batches' order: they are told in order.
-    pub held: BTreeMap<(u64, u32), Settled>,
+    /// (Pieces of pieces may stand at the same place as what was taken out before: then both are kept.)
+    pub held: BTreeMap<(u64, u32), Vec<Settled>>,
     pub mute: Option<Mute>,
     /// What its last failed attempt came to, since the last acknowledgement: what those behind it waited for.
     pub last_failure: Option<Cause>,
@@ -103,6 +106,7 @@ impl Partition {
             tombstones: Vec::new(),
             in_flight: 0,
             sequencing: Sequencing::default(),
+            log_append_time: false,
             held: BTreeMap::new(),
             mute: None,
             last_failure: None,
@@ -267,11 +271,11 @@ impl Partition {
             out.push(settled);
             return;
         }
-        self.held.insert(order, settled);
+        self.held.entry(order).or_default().push(settled);
         while let Some(entry) =
             self.held.first_entry().filter(|entry| first.is_none_or(|first| *entry.key() < first))
         {
-            out.push(entry.remove());
+            out.extend(entry.remove());
         }
     }
 

@@ -52,6 +52,12 @@ impl Refresh {
         self.want(now);
     }
 
+    /// The whole view may be wrong.
+    pub fn doubt(&mut self, now: Instant) {
+        self.last_success = None;
+        self.want(now);
+    }
+
     /// Whether the whole view is too old.
     pub fn is_old(&self, now: Instant) -> bool {
         self.last_success.is_some_and(|at| at + self.max_age <= now)
@@ -61,7 +67,11 @@ impl Refresh {
     pub fn next(&self) -> Option<Instant> {
         let age = self.last_success.map(|at| at + self.max_age);
         let gap = if self.fresh { FIRST_GAP.min(self.gap) } else { self.gap };
-        let wish = self.wanted.then(|| self.last_asked.map_or(self.started, |at| at + gap));
+        let wish = match self.wanted {
+            true => Some(self.last_asked.map_or(self.started, |at| at + gap)),
+            // What was asked for is still wanted while nobody answers.
+            false => self.asking.iter().map(|(_, since)| *since + HEDGE).max(),
+        };
         let at = match (wish, age) {
             (Some(wish), Some(age)) => wish.min(age),
             (wish, age) => wish.or(age)?,

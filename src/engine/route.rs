@@ -248,6 +248,11 @@ impl Engine {
             }
             self.eras.leave(run.era);
         }
+        if !self.topics[slot as usize].parked.is_empty() {
+            // A partition that does not exist is given a shorter time than a topic of which nothing is known.
+            self.topics[slot as usize].timer_set = true;
+            self.timers.set(now, Timer::Topic(slot));
+        }
     }
 
     /// The open batch took in an older message than its first: it is as old as that.
