@@ -156,6 +156,9 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
         Ok((snapshot, left)) => {
             intake.close(Closed::Stopped); // it is, unless the worker ended on its own
             drop_quietly(worker);
+            if !has_callback {
+                control.set_told();
+            }
             let count = left.iter().map(|leftover| leftover.returned.len() as u64).sum();
             control.set_end(End { died: None, left: count }, left, Some(snapshot));
         }
@@ -179,11 +182,11 @@ pub fn serve<W: Work>(origin: &Origin, side: WorkerSide, make: impl FnOnce(Worke
             log::error!(
                 "the producer's worker died, and {left} messages without a verdict are lost: {reason}"
             );
+            if !has_callback {
+                control.set_told();
+            }
             control.set_end(End { died: Some(reason), left }, Vec::new(), snapshot);
         }
-    }
-    if !has_callback {
-        control.set_told();
     }
 }
 

@@ -12,9 +12,10 @@ use crate::intake::budget::Budget;
 use crate::intake::chunk::Messages;
 use crate::intake::head::{decode_tail, Head};
 use crate::message::OwnedMessage;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::thread::Thread;
 use std::time::Instant;
 
 /// The verdict on one segment.
@@ -49,7 +50,6 @@ pub struct Run {
 #[derive(Default)]
 pub struct Block {
     state: Mutex<State>,
-    changed: Condvar,
     /// None in tests that have no producer.
     origin: Option<Arc<Origin>>,
 }
@@ -63,8 +63,16 @@ struct State {
     touched: bool,
     /// Messages that are in no run will never be in one.
     abandoned: bool,
-    /// Callers inside `wait`: nobody is notified when there are none, which is almost always.
-    waiting: u32,
+    /// Callers inside `wait`; almost always none.
+    waiting: Vec<Waiting>,
+}
+
+/// A caller that sleeps until its messages have their verdicts. Each is woken by itself and once: a chunk may have a hundred
+/// of them, and news for each of its partitions.
+struct Waiting {
+    first: u32,
+    count: u32,
+    thread: Thread,
 }
 
 /// Up to here runs are put into their places one by one.
@@ -128,21 +136,28 @@ impl Block {
     /// Sleeps until all of these messages have their verdict (true) or `deadline` has passed (false; none: no end).
     pub fn wait(&self, first: u32, count: u32, deadline: Option<Instant>) -> bool {
         let mut state = self.state.lock();
-        state.waiting += 1;
-        let mut settled = state.is_settled(first, count);
-        while !settled {
-            match deadline {
-                Some(deadline) if self.changed.wait_until(&mut state, deadline).timed_out() => {
-                    settled = state.is_settled(first, count);
-                    break;
-                }
-                Some(_) => {}
-                None => self.changed.wait(&mut state),
-            }
-            settled = state.is_settled(first, count);
+        if state.is_settled(first, count) {
+            return true;
         }
-        state.waiting -= 1;
-        settled
+        let thread = std::thread::current();
+        let me = thread.id();
+        state.waiting.push(Waiting { first, count, thread });
+        loop {
+            drop(state);
+            match deadline {
+                Some(deadline) => {
+                    std::thread::park_timeout(deadline.saturating_duration_since(Instant::now()))
+                }
+                None => std::thread::park(),
+            }
+            state = self.state.lock();
+            // Whoever settles them takes the entry out. Others may wake this thread for reasons of their own.
+            let is_settled = state.is_settled(first, count);
+            if is_settled || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                state.waiting.retain(|waiting| waiting.thread.id() != me);
+                return is_settled;
+            }
+        }
     }
 
     /// The verdict on one message, with its place in the batch; None while it is not known.
@@ -163,11 +178,15 @@ impl Block {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
-        let waiting = state.waiting > 0;
-        drop(state);
-        if waiting {
-            self.changed.notify_all();
+        if state.waiting.is_empty() {
+            return;
         }
+        let (done, waiting) = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(|waiting| state.is_settled(waiting.first, waiting.count));
+        state.waiting = waiting;
+        drop(state);
+        done.iter().for_each(|waiting| waiting.thread.unpark());
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// One call's receipt: the way to learn what became of its messages. May be dropped at no cost: the messages are
 /// delivered all the same, and the callback, if there is one, still hears of them. May be kept for as long as you like, also
 /// longer than the producer: it never holds the bytes of delivered messages. Those of dropped ones it does hold, to hand
-/// them back, and they count as buffered until the receipt is dropped.
+/// them back, and they count as buffered until the receipt is dropped. (Messages share their place in the buffer with
+/// others that were sent at about the same time: bytes of dropped ones are freed when the last receipt that shares it is.)
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -40,7 +40,8 @@ pub struct Parts {
     pub has_callback: bool,
 }
 
-/// How much later than its deadline the worker may tell what it left behind: it has to take it apart first.
+/// How much later than its deadline the worker may tell what it left behind (it has to take it apart first), and the callback
+/// may hear of the last verdicts.
 const AFTER_DEADLINE: Duration = Duration::from_millis(150);
 
 /// How long a caller waits for a snapshot. The worker answers within a turn of its loop, unless it has no core to run on.
@@ -150,7 +151,7 @@ impl Handle {
             let left_count = self.intake.accepted().saturating_sub(self.control.settled());
             return StopReport { end: StopEnd::Deadline, left: Leftovers::default(), left_count };
         };
-        let told = self.control.wait_told(deadline);
+        let told = self.control.wait_told(late);
         self.join();
         let left = Leftovers::new(self.control.take_left());
         let how = match end.died {
@@ -224,7 +225,7 @@ impl Drop for Handle {
                 let left = self.intake.accepted().saturating_sub(self.control.settled());
                 log::warn!("the producer was dropped, and its worker had not ended in time: {left} messages may be left");
             }
-            self.control.wait_told(deadline);
+            self.control.wait_told(late);
         }
         if !self.origin.is_served_here() {
             self.join();

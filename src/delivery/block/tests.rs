@@ -201,18 +201,27 @@ fn messages_are_found_through_every_regrouping() {
 fn a_wait_ends_with_the_verdict_or_the_deadline() {
     let block = Arc::new(Block::default());
     let mut placement = Placement::new(&block);
-    let mut segment = placement.segment(0);
-    placement.put(0, &mut segment, 0);
+    let (mut early, mut late) = (placement.segment(0), placement.segment(0));
+    placement.put(0, &mut early, 0);
+    placement.put(1, &mut late, 0);
     drop(placement);
     assert!(!block.wait(0, 1, Some(Instant::now() + Duration::from_millis(5))));
-    let waiting: Vec<_> = (0..3)
-        .map(|_| {
-            let block = block.clone();
-            std::thread::spawn(move || block.wait(0, 1, None))
-        })
-        .collect();
-    segment.resolve(delivered(0));
+    assert!(block.state.lock().waiting.is_empty());
+    let wait = |first, count| {
+        let block = block.clone();
+        std::thread::spawn(move || block.wait(first, count, None))
+    };
+    let waiting = [wait(0, 1), wait(0, 1), wait(1, 1), wait(0, 2)];
+    while block.state.lock().waiting.len() < 4 {
+        std::thread::yield_now();
+    }
+    early.resolve(delivered(0));
+    // The others are not even woken.
+    assert_eq!(block.state.lock().waiting.len(), 2);
+    waiting[2].thread().unpark(); // somebody else wakes it, and it goes on waiting
+    late.resolve(delivered(0));
     assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
+    assert!(block.state.lock().waiting.is_empty());
 }
 
 #[test]
