@@ -23,8 +23,30 @@ use std::time::{Duration, Instant};
 
 /// Sends messages to Kafka from any number of threads. Cloning gives another handle to the same producer.
 ///
-/// One worker thread does the network and all else. When the last handle is dropped the producer is stopped with a bounded
-/// wait (1 s unless set otherwise) and one log line if anything was left: call [`stop`](Self::stop) for more.
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use steadfast::{Config, Message, Producer};
+///
+/// let producer = Producer::new(Config::new("broker-1:9092,broker-2:9092"))?;
+/// let receipt = producer.send("orders", Message::keyed(b"customer 17", b"two of the blue ones"))?;
+/// println!("{:?}", receipt.wait_one()?);
+/// for left in producer.stop(Duration::from_secs(10)).left.iter() {
+///     println!("not delivered: {left}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// One worker thread (`steadfast-worker`) does the network and all else; a second one runs the callback, if there is one. A
+/// call copies its messages and returns: it waits only if the buffer is full, and never for the network.
+///
+/// - **The end.** When the last handle is dropped the producer is stopped with a bounded wait (1 s unless set otherwise), and
+///   one log line if anything was left. Call [`stop`](Self::stop) for more.
+/// - **A logger that sends to Kafka** through this very producer runs on the worker's thread too. There, as in the callback,
+///   sending never waits, and `flush` and `stop` are refused.
+/// - **After a fork** the child has no worker: its calls fail ([`SendError::Forked`]; a few messages may be taken before that
+///   shows, and are lost). Make a new producer in the child. The parent goes on.
 #[derive(Clone)]
 pub struct Producer {
     handle: Arc<Handle>,
