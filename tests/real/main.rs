@@ -5,12 +5,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../examples/support.rs"]
+#[allow(dead_code)] // as much of it as is needed here
+mod programs;
+
 mod client;
 mod harness;
 mod model;
 
 // One node.
 mod codecs;
+mod command;
 mod contents;
 mod partitions;
 mod refusals;
