@@ -1,11 +1,13 @@
 //! A Kafka producer for blocking, threaded services.
 //!
-//! **What it is.** Callers on any thread hand messages over and go on; one worker thread batches them, sends them, judges every refusal
-//! and retries what can be saved. Each accepted message gets exactly one verdict: it is in the log, in order and once, or it comes back with its
-//! bytes, the reason, and whether it may be in the log all the same ([`Fate`]). Memory is bounded in bytes, idempotence is on by default, and
-//! there is no `unsafe`, no async runtime, and no C in the default features.
+//! **What it is.** Callers on any thread hand messages over and go on; one worker thread batches them, sends them,
+//! judges every refusal and retries what can be saved. Each accepted message gets exactly one verdict: it is in the
+//! log, in order and once, or it comes back with its bytes, the reason, and whether it may be in the log all the
+//! same ([`Fate`]). Memory is bounded in bytes, idempotence is on by default, and there is no `unsafe`, no async
+//! runtime, and no C in the default features.
 //!
-//! **What it is not.** A consumer, an admin client, a transactional producer. It speaks plain TCP: TLS and SASL are not in this version.
+//! **What it is not.** A consumer, an admin client, a transactional producer. It speaks plain TCP: TLS and SASL are
+//! not in this version.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -42,10 +44,11 @@
 //!                                              |                (in place)  (pure table)
 //! ```
 //!
-//! Where to go on: [`Config`] for settings, [`Producer`] for what can be called, [`Receipt`] and [`ProducerBuilder::on_delivery`] for learning
-//! what became of messages, [`Cause`] and [`classify`] for what goes wrong and what is done about it, [`Stats`] and [`Status`] for looking at it from
-//! outside, and the module `testing` (feature `testing`) for a cluster inside your own tests. In the repository, `docs/semantics.md` says exactly what
-//! is promised and what each setting costs, and `docs/architecture.md` is the way into the code.
+//! Where to go on: [`Config`] for settings, [`Producer`] for what can be called, [`Receipt`] and
+//! [`ProducerBuilder::on_delivery`] for learning what became of messages, [`Cause`] and [`classify`] for what goes
+//! wrong and what is done about it, [`Stats`] and [`Status`] for looking at it from outside, and the module
+//! `testing` (feature `testing`) for a cluster inside your own tests. In the repository, `docs/semantics.md` says
+//! exactly what is promised and what each setting costs, and `docs/architecture.md` is the way into the code.
 // What only the tests look at is dead without them; with them, nothing may be. What they look at is no interface.
 #![cfg_attr(not(feature = "testing"), allow(dead_code))]
 #![cfg_attr(feature = "testing", allow(missing_docs))]
