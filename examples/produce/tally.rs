@@ -148,7 +148,7 @@ fn advice_on_code(code: ErrorCode) -> Option<&'static str> {
             "If the topic is compacted (cleanup.policy=compact), lines need a key: use --key-separator."
         }
         ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId => {
-            "The partition's log lacks what it acknowledged before: acknowledged messages may be gone from the log (an unclean \
+            "The broker does not know what was acknowledged before: acknowledged messages may be gone from the log (an unclean \
              leader election, a lost disk). Compare the log with the source."
         }
         ErrorCode::NotLeaderOrFollower | ErrorCode::LeaderNotAvailable => {

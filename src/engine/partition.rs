@@ -295,6 +295,11 @@ impl Partition {
 }
 
 impl Sequencing {
+    /// Whether a broker acknowledged anything under this identity.
+    pub fn has_acknowledgement(&self) -> bool {
+        self.acked.is_some()
+    }
+
     fn adopt(&mut self, identity: Option<(i64, i16)>) {
         *self = Sequencing { identity, last_ack: self.last_ack, ..Sequencing::default() };
     }

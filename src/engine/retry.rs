@@ -75,6 +75,7 @@ impl Engine {
             }
             special => {
                 if special == Special::RecoverSequence && idempotent {
+                    self.warn_of_loss(at, failure.attempt);
                     self.partitions[at as usize].sequencing.broken = true;
                 }
                 if special == Special::Renegotiate {
@@ -90,6 +91,19 @@ impl Engine {
             }
         }
         self.go_on(now, at, actions);
+    }
+
+    /// The oldest batch is out of order for a broker that acknowledged the one before: it has lost that, or forgotten it.
+    fn warn_of_loss(&self, at: u32, attempt: Attempt) {
+        let partition = &self.partitions[at as usize];
+        if is_follower(attempt) && partition.sequencing.has_acknowledgement() && !partition.sequencing.broken
+        {
+            let (topic, index) = (&self.topics[partition.topic as usize].name, partition.index);
+            log::warn!(
+                "{topic}-{index}: the broker does not know what was acknowledged before; acknowledged messages may be gone \
+                 from the log (an unclean leader election, a lost disk)"
+            );
+        }
     }
 
     fn retry_or_drop(

@@ -322,6 +322,24 @@ fn retries_are_counted_and_drops_after_them_told_with_attempts() {
 }
 
 #[test]
+fn a_broker_that_has_lost_what_it_acknowledged_is_told_as_such() {
+    let cluster = cluster(1);
+    let mut running = start(produce(&cluster, &["--json", "-X", "batch_retry_backoff_ms=10"]));
+    let stdin = running.stdin.as_mut().expect("piped");
+    stdin.write_all(b"line\n").expect("it reads");
+    until("the first line is acknowledged", || cluster.end_offset("t", 0) == 1);
+    let forgotten = Fault::error(ErrorCode::OutOfOrderSequenceNumber);
+    cluster.fault(On::partition("t", 0), Times::Always, forgotten);
+    stdin.write_all(b"line\n").expect("it reads");
+    drop(running.stdin.take());
+    let ended = running.end();
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_eq!(counts(&ended), (1, 1));
+    let told = ended.stderr.matches("acknowledged messages may be gone from the log").count();
+    assert_eq!(told, 1, "{ended:?}");
+}
+
+#[test]
 fn an_unanswered_line_may_be_in_the_log() {
     let cluster = cluster(1);
     cluster.fault(On::partition("t", 0), Times::Always, Fault::lose_response());
