@@ -137,7 +137,7 @@ impl Intake {
             }
         }
         if call.charge == 0 {
-            return self.nothing();
+            return self.nothing(patience);
         }
         self.reserve(call.charge, patience)?;
         let put = match call.rest.is_empty() {
@@ -152,8 +152,8 @@ impl Intake {
 
     /// A call without messages is fine as long as one with messages would be.
     #[cold]
-    fn nothing(&self) -> Result<Receipt, SendError> {
-        match self.closed() {
+    fn nothing(&self, patience: Patience) -> Result<Receipt, SendError> {
+        match &self.lock(patience)?.closed {
             Some(closed) => Err(closed.error()),
             None => Ok(Receipt::of(Spans::Many(Vec::new()), Timestamps::Same(0))),
         }

@@ -246,8 +246,8 @@ impl Intake {
             }
             refused => refused,
         };
-        // A full buffer is not the reason if there is a better one.
-        if let Some(closed) = self.closed() {
+        // A full buffer is not the reason if there is a better one. (A `Try` does not queue for the lock to learn that.)
+        if let Some(closed) = self.lock(patience)?.closed.as_ref() {
             return Err(closed.error());
         }
         Err(match refused {
