@@ -155,7 +155,7 @@ impl Engine {
     /// Whether messages of this topic wait for a newer view.
     fn topic_waits(&self, slot: usize) -> bool {
         let topic = &self.topics[slot];
-        if topic.partitions.is_empty() || !topic.parked.is_empty() {
+        if topic.doubted || topic.partitions.is_empty() || !topic.parked.is_empty() {
             return true;
         }
         topic.partitions.iter().any(|&at| self.waits_for_view(&self.partitions[at as usize]))
@@ -287,6 +287,7 @@ impl Engine {
         view: metadata::Topic,
         actions: &mut Actions,
     ) {
+        self.topics[slot as usize].doubted = false;
         match view.error {
             ErrorCode::None => {}
             ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId => {

@@ -51,6 +51,7 @@ impl Engine {
             return;
         }
         let Some(place) = partition.find_in_flight(id) else { return };
+        let topic = partition.topic;
         partition.in_flight -= 1;
         let is_head = place == 0 && partition.tombstones.is_empty();
         let idempotent = partition.batches[place].sequence.is_some();
@@ -65,6 +66,8 @@ impl Engine {
         partition.last_failure = Some(failure.cause.clone());
         self.stats.on_failure(&failure.cause);
         if ruling.refresh {
+            // Also when nothing is left that waits for it: the next message must not meet the same refusal.
+            self.topics[topic as usize].doubted = true;
             self.refresh.want(now);
         }
         match ruling.special {

@@ -23,6 +23,8 @@ pub struct Topic {
     pub last_used: Instant,
     /// Whether anybody has used it within `metadata.max.idle.ms`: then it is part of refreshes.
     pub in_use: bool,
+    /// A broker's refusal said that our view of it is wrong; it is asked for until there is an answer.
+    pub doubted: bool,
     /// After a batch was refused as too large: smaller ones, until then.
     pub smaller: Option<(usize, Instant)>,
     /// Why the cluster does not let us have it, in words.
@@ -57,6 +59,7 @@ impl Topic {
             sticky: Sticky::default(),
             last_used: now,
             in_use: true,
+            doubted: false,
             smaller: None,
             asked: 0,
             timer_set: false,
