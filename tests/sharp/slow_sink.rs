@@ -149,7 +149,9 @@ fn stop_keeps_its_deadline_while_the_sink_is_slow() {
     let _machine = machine();
     within(30 * SECOND, "a stop with a full buffer", || {
         let sink = Sink::start(1_000_000, "sink", 4);
-        let producer = Producer::new(config(&sink)).expect("a producer");
+        // Requests that the sink takes in 64 ms each: some are answered, some on their way, others not begun.
+        let config = config(&sink).batch_bytes(16 << 10).max_request_bytes(64 << 10);
+        let producer = Producer::new(config).expect("a producer");
         let accepted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -179,16 +181,18 @@ fn stop_keeps_its_deadline_while_the_sink_is_slow() {
             assert_eq!(report.left.len() as u64, report.left_count);
             assert_eq!(stats.delivered + stats.dropped, stats.accepted);
             assert_eq!(stats.dropped, report.left_count);
-            let (mut written, mut unknown) = (0, 0);
+            let (mut not_written, mut unknown) = (0, 0);
             for dropped in report.left.iter() {
                 assert_eq!(dropped.message.value.as_deref(), Some(&PAYLOAD[..]));
                 assert!(matches!(dropped.error.cause, Cause::Stopped { .. }), "{}", dropped.error);
                 match dropped.error.fate {
-                    Fate::NotWritten => written += 1,
+                    Fate::NotWritten => not_written += 1,
                     Fate::Unknown => unknown += 1,
                 }
             }
-            println!("{took:.1?}: {} delivered, {unknown} may be written, {written} not", stats.delivered);
+            let delivered = stats.delivered;
+            println!("{took:.1?}: {delivered} delivered, {unknown} may be written, {not_written} not");
+            assert!(delivered > 0 && unknown > 0 && not_written > 0);
             assert!(sink.messages() >= stats.delivered);
             assert!(sink.messages() <= stats.delivered + unknown, "what was not written is not there");
             drop(report);
