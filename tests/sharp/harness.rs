@@ -1,6 +1,8 @@
 //! What these tests share: a time limit for each, a process of one's own for what is measured, and how late this machine is.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -76,32 +78,65 @@ pub(crate) fn alone(name: &str, body: impl FnOnce()) {
     assert!(output.status.success() && out.contains("1 passed"), "{name} failed in a process of its own");
 }
 
-/// How late threads of this machine are woken up, at worst, from now on: what others do to a test that measures time.
+/// How long threads that could run had to wait for a core, from now on: what others do to a test that measures time.
 pub(crate) struct Lateness {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Duration>,
 }
 
 impl Lateness {
+    /// Of the producers' threads and of the calling one: they wait for each other, so it adds up.
     pub(crate) fn start() -> Lateness {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let caller = std::fs::read_link("/proc/thread-self").ok();
+        let caller = caller.and_then(|path| Some(path.file_name()?.to_owned()));
+        let before = run_delays();
         let thread = std::thread::spawn(move || {
-            let mut worst = Duration::ZERO;
+            // Threads end meanwhile, and their figures with them: looked at again and again.
+            let mut last = before.clone();
+            let mut own = Duration::ZERO;
             while !stopped.load(Relaxed) {
                 let start = Instant::now();
-                std::thread::sleep(ms(1));
-                worst = worst.max(start.elapsed().saturating_sub(ms(1)));
+                std::thread::sleep(ms(2));
+                own = own.max(start.elapsed().saturating_sub(ms(2)));
+                last.extend(run_delays());
             }
-            worst
+            let mut worst: HashMap<String, Duration> = HashMap::new();
+            for (task, (name, delay)) in last {
+                let name = if Some(&task) == caller.as_ref() { "caller".to_owned() } else { name };
+                if name == "caller" || name.starts_with("steadfast-") {
+                    let earlier = before.get(&task).map_or(Duration::ZERO, |(_, delay)| *delay);
+                    // (A number may be given to another thread.)
+                    let more = delay.saturating_sub(earlier);
+                    let worst = worst.entry(name).or_default();
+                    *worst = more.max(*worst);
+                }
+            }
+            own + worst.values().sum::<Duration>()
         });
         Lateness { stop, thread }
     }
 
     pub(crate) fn worst(self) -> Duration {
         self.stop.store(true, Relaxed);
-        self.thread.join().expect("it only sleeps")
+        self.thread.join().expect("it only looks")
     }
+}
+
+/// Name of each thread of this process, and for how long it has waited for a core so far; nothing where the system does
+/// not tell.
+fn run_delays() -> HashMap<OsString, (String, Duration)> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let delay = |task: std::io::Result<std::fs::DirEntry>| {
+        let task = task.ok()?;
+        // A thread may have ended meanwhile.
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let times = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let nanos = times.split(' ').nth(1)?.parse().ok()?;
+        Some((task.file_name(), (name.trim().to_owned(), Duration::from_nanos(nanos))))
+    };
+    tasks.filter_map(delay).collect()
 }
 
 /// Does `work`; how long that took, and how late this machine was meanwhile.

@@ -4,7 +4,7 @@ use crate::harness::*;
 use crate::ledger::{parse, value, Found, Ledger, Verdict};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
-use steadfast::testing::{Cluster, Fault, On, Times, TopicSpec};
+use steadfast::testing::{Cluster, Fault, On, Times, TopicSpec, Versions};
 use steadfast::{Cause, Config, ErrorCode, Fate, Idempotence, Message, Producer, Receipt, WaitError};
 
 const PARTITIONS: i32 = 6;
@@ -123,6 +123,26 @@ fn a_permanent_not_leader_makes_six_attempts_with_limit_5_and_one_with_limit_0()
         let what = format!("limit {limit}, {idempotence:?}");
         within(30 * SECOND, &what, move || not_leader(limit, idempotence));
     }
+}
+
+/// Without retries nothing waits for the new leader: the next message finds it all the same. (Such brokers give no hint.)
+#[test]
+fn a_leader_that_moved_is_found_though_nothing_is_left_to_be_retried() {
+    within(30 * SECOND, "finding the leader", || {
+        for versions in [Versions::kafka_0_11(), Versions::kafka_2_8(), Versions::kafka_4_4()] {
+            let cluster = Cluster::builder().versions(versions).topic(("t", 1)).start().expect("a cluster");
+            cluster.move_leader("t", 0, 1);
+            let config = Config::new(cluster.bootstrap()).batch_retries_limit(0);
+            let producer = Producer::new(config).expect("a producer");
+            producer.wait_until_ready(&["t"], 5 * SECOND).expect("ready");
+            let send = || producer.send("t", "x").expect("room").wait_one_timeout(10 * SECOND);
+            send().expect("delivered");
+            cluster.move_leader("t", 0, 2);
+            let Err(WaitError::Dropped(dropped)) = send() else { panic!("broker 1 does not lead any more") };
+            assert!(dropped.to_string().contains("NOT_LEADER_OR_FOLLOWER"), "{dropped}");
+            until(5 * SECOND, "a message is delivered", || send().ok());
+        }
+    });
 }
 
 /// An outage that outlasts everything: each message comes back once the limit is reached, with what the matter was.

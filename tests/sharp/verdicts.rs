@@ -75,6 +75,8 @@ impl Plan {
             .batch_retry_backoff_max(ms(100))
             .reconnect_backoff(ms(5))
             .reconnect_backoff_max(ms(50))
+            .connection_setup_timeout(ms(400))
+            .connection_setup_timeout_max(ms(800))
             .request_timeout(ms(400))
             .delivery_timeout(self.delivery_timeout)
             .buffer_bytes(self.buffer_bytes)
@@ -377,18 +379,14 @@ fn run(plan: &Plan) -> u64 {
         let mut all = Vec::new();
         if plan.stop > SECOND {
             stopped.store(true, Relaxed);
-            if let Some(faults) = faults.take() {
-                faults.join().expect("the faults");
-            }
+            faults.take().map(|faults| faults.join().expect("the faults"));
             all.push(deliver_everywhere(&cluster, &producer));
         }
         let (report, took, late) = timed(|| producer.stop(plan.stop));
         assert!(took <= plan.stop + ms(200) + late, "{took:?}, on a machine that is {late:?} late");
         stopped.store(true, Relaxed);
         all.extend(senders.into_iter().map(|sender| sender.join().expect("a sender")));
-        if let Some(faults) = faults.take() {
-            faults.join().expect("the faults");
-        }
+        faults.take().map(|faults| faults.join().expect("the faults"));
         // A worker that got no core in time told nothing yet of what it left.
         let report = if report.left.is_empty() { producer.stop(10 * SECOND) } else { report };
         (all, report)
