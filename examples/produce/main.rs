@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steadfast::{Config, Producer, StartError};
+use tally::Tally;
 
 /// How often the main thread looks at everything.
 const TICK: Duration = Duration::from_millis(100);
@@ -113,16 +114,36 @@ fn flush_within(config: &Config) -> Option<Duration> {
     Some(delivery.max(request) + Duration::from_secs(1))
 }
 
+/// How it all ended.
+struct End {
+    /// Lines read.
+    sent: u64,
+    tally: Tally,
+    /// What reading came to; None: somebody interrupted it.
+    read: Option<io::Result<()>>,
+    /// Whether the report could be written.
+    written: io::Result<()>,
+    /// Lines without a verdict when it was stopped.
+    left: u64,
+    retries: u64,
+    elapsed: Duration,
+}
+
 fn run(job: Job) -> ExitCode {
-    let Job { producer, reader, report, json, flush_within } = job;
-    let started = Instant::now();
-    let interrupted = match on_signals() {
-        Ok(interrupted) => interrupted,
+    let json = job.json;
+    match send_all(job) {
+        Ok(end) => tell(end, json),
         Err(error) => {
-            eprintln!("produce: signals can't be caught: {error}");
-            return ExitCode::FAILURE;
+            eprintln!("produce: {error}");
+            ExitCode::FAILURE
         }
-    };
+    }
+}
+
+fn send_all(job: Job) -> io::Result<End> {
+    let Job { producer, reader, report, flush_within, .. } = job;
+    let started = Instant::now();
+    let interrupted = on_signals()?;
     let (entries, lines) = crossbeam_channel::bounded(HANDED_OVER);
     let settler = std::thread::spawn(move || settle_all(&lines, report));
     let door = reader::Door::new(entries);
@@ -146,47 +167,50 @@ fn run(job: Job) -> ExitCode {
     let sent = door.close();
     let settled = settler.join();
     progress.finish();
+    let (tally, written) =
+        settled.map_err(|_| io::Error::other("the thread that waits for verdicts has died"))?;
+    let (retries, elapsed) = (producer.stats().retries, started.elapsed());
+    Ok(End { sent, tally, read, written, left: stopped.left_count, retries, elapsed })
+}
 
-    let Ok((mut tally, written)) = settled else {
-        return ExitCode::FAILURE; // its panic has been printed
-    };
-    let seconds = started.elapsed().as_secs_f64();
-    let mut well = tally.dropped == 0;
+/// Says what there is to say, and whether all went well.
+fn tell(mut end: End, json: bool) -> ExitCode {
+    let mut well = end.tally.dropped == 0 && end.sent == end.tally.delivered;
     let mut complain = |text: String| {
         eprintln!("produce: {text}");
         well = false;
     };
-    for cause in tally.causes() {
+    for cause in end.tally.causes() {
         complain(cause);
     }
-    if stopped.left_count > 0 {
+    if end.left > 0 {
         complain(format!(
             "{} lines had no verdict when it was stopped; they are among the dropped",
-            stopped.left_count
+            end.left
         ));
     }
-    match read {
-        Some(Ok(())) | None => {}
-        Some(Err(error)) => complain(format!("standard input can't be read further: {error}")),
+    if let Some(Err(error)) = end.read {
+        complain(format!("standard input can't be read further: {error}"));
     }
-    if let Err(error) = written {
+    if let Err(error) = end.written {
         complain(format!("--report is not complete: {error}"));
     }
+    let (seconds, Tally { delivered, dropped, .. }) = (end.elapsed.as_secs_f64(), end.tally);
     if json {
         let summary = serde_json::json!({
-            "sent": sent,
-            "delivered": tally.delivered,
-            "dropped": tally.dropped,
-            "retries": producer.stats().retries,
+            "sent": end.sent,
+            "delivered": delivered,
+            "dropped": dropped,
+            "retries": end.retries,
             "seconds": (seconds * 1e3).round() / 1e3,
         });
         if let Err(error) = writeln!(io::stdout(), "{summary}").and_then(|()| io::stdout().flush()) {
             complain(format!("standard output: {error}"));
         }
     } else if io::stderr().is_terminal() {
-        eprintln!("{} delivered, {} dropped, in {seconds:.1} s", tally.delivered, tally.dropped);
+        eprintln!("{delivered} delivered, {dropped} dropped, in {seconds:.1} s");
     }
-    if well && sent == tally.delivered {
+    if well {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
