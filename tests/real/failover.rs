@@ -261,3 +261,43 @@ fn failover_rolling_restart() {
     }
     fleet.check();
 }
+
+/// A leader hangs for longer than `delivery.timeout.ms`, again and again. What is dropped with requests on their way may be
+/// written when it wakes up, or not; what was never sent is not; and what is accepted afterwards is taken, once and in order.
+#[test]
+fn failover_messages_expire_while_the_leader_hangs() {
+    let Some(cluster) = kafka::three() else { return };
+    for (kind, idempotence) in [("idempotent", "required"), ("plain", "false")] {
+        let topic = format!("expired-{kind}");
+        cluster.create_topic_on(&topic, &[&[1], &[1], &[1]], &[]);
+        let properties = [
+            ("enable.idempotence", idempotence),
+            ("delivery.timeout.ms", "2000"),
+            ("request.timeout.ms", "1000"),
+        ];
+        let traffic = Traffic::start(producer(&cluster.bootstrap(), &properties), &topic, 4);
+        traffic.await_delivered(300);
+        for _ in 0..3 {
+            let dropped = traffic.producer.stats().dropped;
+            cluster.node(1).pause();
+            traffic.await_stats("messages to expire", |stats| stats.dropped >= dropped + 300);
+            cluster.node(1).resume();
+            traffic.await_delivered(300);
+        }
+        let outcome = traffic.finish();
+        let log = cluster.numbered_log(&topic);
+        let mut summary = String::new();
+        let report = match kind {
+            "idempotent" => outcome.ledger.check_exactly_once(&log),
+            _ => outcome.ledger.check_at_least_once(&log),
+        };
+        told(&mut summary, kind, &report, &outcome);
+        report.assert_kept(&summary);
+        assert!(report.unknown > 0 && report.not_written > 0, "{summary}");
+        if kind == "idempotent" {
+            assert!(outcome.stats.epoch_bumps > 0, "{summary}");
+            check_sequences(&cluster.dump(&topic));
+        }
+        println!("{summary}");
+    }
+}

@@ -6,6 +6,21 @@ use crate::support::wait;
 use std::time::{Duration, Instant};
 use steadfast::{Cause, Fate, Message, WaitError};
 
+/// Asked whether it is ready, a producer says yes, or what is missing; a dead address among those to start from does not matter.
+#[test]
+fn topics_that_are_ready_and_one_that_is_not() {
+    let Some(cluster) = kafka::one() else { return };
+    cluster.create_topic("ready", 3, 1, &[]);
+    let bootstrap = format!("127.0.0.1:1,{}", cluster.bootstrap());
+    let producer = producer(&bootstrap, &[("allow.auto.create.topics", "false")]);
+    producer.wait_until_ready(&[], PATIENCE).expect("a broker is there");
+    producer.wait_until_ready(&["ready"], PATIENCE).expect("the topic is there");
+    let missing = producer.wait_until_ready(&["ready", "not-there"], Duration::from_millis(1500));
+    let words = missing.expect_err("one topic is not there").to_string();
+    assert!(words.contains("not-there"), "{words}");
+    let _ = stop(&producer);
+}
+
 /// Messages for a topic that does not exist yet wait for it, hold nobody up, and arrive in order once it does.
 #[test]
 fn topics_created_late() {
