@@ -148,6 +148,14 @@ pub enum Cause {
         /// The latest failures, broker by broker.
         reason: Arc<str>,
     },
+    /// Other brokers can be reached, and the partition's leader can't.
+    #[error("the leader, broker {broker}, can't be reached: {reason}")]
+    LeaderUnreachable {
+        /// The leader's id.
+        broker: i32,
+        /// Why the last connection to it, or the last try, came to nothing.
+        reason: Arc<str>,
+    },
     /// The partition has no leader.
     #[error("the partition has no leader")]
     NoLeader,
@@ -224,6 +232,7 @@ impl Cause {
             Cause::UnknownTopic => "unknown topic".into(),
             Cause::UnknownPartition { .. } => "unknown partition".into(),
             Cause::NoBroker { .. } => "no broker".into(),
+            Cause::LeaderUnreachable { .. } => "leader unreachable".into(),
             Cause::NoLeader => "no leader".into(),
             Cause::Waiting { .. } => "waiting".into(),
             Cause::Unsupported { .. } => "unsupported".into(),

@@ -230,13 +230,20 @@ impl Engine {
         let node = partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
         let present = match node {
             None => Some(Cause::NoLeader),
-            Some(node) if !node.is_ready() => {
-                node.last_error.clone().map(|reason| Cause::NoBroker { reason })
-            }
+            Some(node) if !node.is_ready() => self.unreachable(node),
             Some(_) => None,
         };
         let waiting = || self.words(now, at).map(|reason| Cause::Waiting { reason: reason.into() });
         present.or_else(|| partition.last_failure.clone()).or_else(waiting)
+    }
+
+    /// A leader without a connection; None: nothing has failed yet.
+    fn unreachable(&self, leader: &Node) -> Option<Cause> {
+        let reason = leader.last_error.clone()?;
+        Some(match self.nodes.iter().any(Node::is_ready) {
+            true => Cause::LeaderUnreachable { broker: leader.id, reason },
+            false => Cause::NoBroker { reason: self.connection_errors().into() },
+        })
     }
 
     /// Why a topic's partitions are not known.

@@ -329,3 +329,38 @@ fn an_answer_that_never_comes_ends_with_the_request_timeout() {
     );
     assert!(world.settled_at(ids.start) - sent < ms(3100));
 }
+
+/// What runs out of time while its leader can't be reached says so, and does not blame the brokers that can be.
+#[test]
+fn an_unreachable_leader_is_told_from_an_unreachable_cluster() {
+    let properties = [
+        ("delivery.timeout.ms", "8000"),
+        ("request.timeout.ms", "1000"),
+        ("socket.connection.setup.timeout.ms", "1000"),
+    ];
+    for alone in [true, false] {
+        let mut world = World::new(&properties).topic("t", 1);
+        world.move_leader("t", 0, 1);
+        world.send("t", 1);
+        world.run_for(secs(1));
+        match alone {
+            true => world.hang(1),
+            false => (1..=3).for_each(|broker| world.crash(broker)),
+        }
+        world.send("t", 1);
+        world.run_for(secs(3));
+        let ids = world.send("t", 1);
+        world.settle(secs(20));
+        let error = world.error(ids.start);
+        let told = match &error.cause {
+            Cause::DeliveryTimeout { last: Some(last) } => match &**last {
+                Cause::LeaderUnreachable { broker: 1, reason } => alone && reason.contains("b1:9092"),
+                Cause::NoBroker { reason } => !alone && ["b1", "b2", "b3"].iter().all(|b| reason.contains(b)),
+                _ => false,
+            },
+            _ => false,
+        };
+        assert!(told && error.fate == Fate::NotWritten, "{error}");
+        world.check();
+    }
+}
