@@ -47,6 +47,15 @@ fn a_flush_keeps_its_deadline_and_says_what_is_left() {
 }
 
 #[test]
+fn a_flush_without_time_succeeds_when_nothing_is_left() {
+    let (producer, _broker) = producer(settings(), None);
+    assert_eq!(producer.flush(Duration::ZERO), Ok(()));
+    producer.send("t", "x").unwrap().wait().unwrap();
+    producer.flush(PATIENCE).unwrap();
+    assert_eq!(producer.flush(Duration::ZERO), Ok(()));
+}
+
+#[test]
 fn a_stop_sends_what_lingers_and_then_refuses() {
     let (producer, broker) = producer(with_long_linger(), None);
     let receipts = [producer.send("t", "a").unwrap(), producer.send("t", "b").unwrap()];
@@ -138,8 +147,8 @@ fn the_workers_death_reaches_everybody() {
         let producer = producer.clone();
         std::thread::spawn(move || producer.flush(PATIENCE))
     };
-    broker.set(Mode::Die);
     lost.push(producer.send_messages("t", &vec![[0; 1_000]; 200]).unwrap());
+    broker.set(Mode::Die);
     poke(&producer);
     let words = "as the test wants it";
     let died = SendError::WorkerDied { reason: words.into() };
