@@ -38,6 +38,8 @@ pub struct Batch {
     pub state: State,
     pub sequence: Option<Sequence>,
     pub tries: Tries,
+    /// When it had lingered: it was full, its time was over, or somebody waited.
+    pub due_since: Option<Instant>,
     /// When it first went into a request.
     pub first_sent: Option<Instant>,
 }
@@ -114,6 +116,7 @@ impl Batch {
             state: State::Ready,
             sequence: None,
             tries: Tries::default(),
+            due_since: None,
             first_sent: None,
         }
     }

@@ -118,6 +118,14 @@ impl Partition {
         }
     }
 
+    /// The open batch has lingered, since `at`.
+    pub fn fall_due(&mut self, at: Instant) {
+        if let Some(batch) = &mut self.open {
+            self.due = true;
+            batch.due_since.get_or_insert(at);
+        }
+    }
+
     /// Whether any message waits here for its verdict.
     pub fn has_messages(&self) -> bool {
         self.open.is_some() || !self.batches.is_empty()

@@ -174,9 +174,10 @@ impl Engine {
         let partition = &mut self.partitions[at as usize];
         let buf = self.pool.take(partition.last_len);
         partition.open = Some(Batch::new(self.next_batch, buf, source.opened, era));
-        partition.due = self.settings.linger.is_zero() || self.pressure || self.stop.is_some();
-        partition.due |= self.eras.is_waited_for(era);
-        if partition.due {
+        partition.due = false;
+        let hurry = self.settings.linger.is_zero() || self.pressure || self.stop.is_some();
+        if hurry || self.eras.is_waited_for(era) {
+            partition.fall_due(source.opened);
             self.fresh.push(at);
         } else if !partition.linger_set {
             partition.linger_set = true;
@@ -268,7 +269,7 @@ impl Engine {
                 self.timers.set(source.opened + timeout, Timer::Expire(at));
             }
         }
-        self.partitions[at as usize].due = true;
+        self.partitions[at as usize].fall_due(source.opened);
         self.fresh.push(at);
     }
 
@@ -283,7 +284,7 @@ impl Engine {
             self.timers.set(due, Timer::Linger(at));
             return;
         }
-        partition.due = true;
+        partition.fall_due(due);
         self.enqueue(now, at);
     }
 
@@ -292,7 +293,7 @@ impl Engine {
         for at in 0..self.partitions.len() as u32 {
             let partition = &mut self.partitions[at as usize];
             if partition.open.is_some() && !partition.due {
-                partition.due = true;
+                partition.fall_due(now);
                 self.enqueue(now, at);
             }
         }

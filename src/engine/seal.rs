@@ -49,6 +49,7 @@ impl Engine {
 
     fn take_open(&mut self, at: u32) -> Option<Batch> {
         let partition = &mut self.partitions[at as usize];
+        partition.fall_due(self.last_advance);
         let batch = partition.open.take()?;
         partition.due = false;
         partition.last_len = batch.raw_len();

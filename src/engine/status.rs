@@ -28,6 +28,7 @@ pub struct EngineStats {
     pub throttled: u64,
     pub malformed: u64,
     queued: Times,
+    lingered: Times,
     in_flight: Times,
 }
 
@@ -36,6 +37,8 @@ impl EngineStats {
     pub fn on_sent(&mut self, now: Instant, batch: &Batch) {
         if batch.tries.attempts == 0 {
             self.queued.add(now.saturating_duration_since(batch.opened));
+            let due = batch.due_since.unwrap_or(now);
+            self.lingered.add(due.saturating_duration_since(batch.opened));
         }
     }
 
@@ -117,6 +120,7 @@ impl Engine {
             splits: s.splits,
             epoch_bumps: self.identity.bumps,
             queued: s.queued.summary(),
+            lingered: s.lingered.summary(),
             in_flight: s.in_flight.summary(),
             ..Stats::default()
         }

@@ -28,6 +28,9 @@ fn linger_gathers_what_comes_within_it() {
     assert_eq!(world.requests_of(Api::Produce), 2);
     let waited = world.settled_at(ids.start) - sent;
     assert!(waited >= ms(50) && waited < ms(70), "{waited:?}");
+    let stats = world.engine().stats();
+    assert_eq!((stats.lingered.count, stats.queued.count), (2, 2));
+    assert!(stats.lingered.max >= ms(50) && stats.lingered.max < ms(52), "{:?}", stats.lingered);
 }
 
 /// Issue 3, field note G7: without linger a message does not wait for others.
