@@ -379,14 +379,18 @@ fn run(plan: &Plan) -> u64 {
         let mut all = Vec::new();
         if plan.stop > SECOND {
             stopped.store(true, Relaxed);
-            faults.take().map(|faults| faults.join().expect("the faults"));
+            if let Some(faults) = faults.take() {
+                faults.join().expect("the faults");
+            }
             all.push(deliver_everywhere(&cluster, &producer));
         }
         let (report, took, late) = timed(|| producer.stop(plan.stop));
         assert!(took <= plan.stop + ms(200) + late, "{took:?}, on a machine that is {late:?} late");
         stopped.store(true, Relaxed);
         all.extend(senders.into_iter().map(|sender| sender.join().expect("a sender")));
-        faults.take().map(|faults| faults.join().expect("the faults"));
+        if let Some(faults) = faults.take() {
+            faults.join().expect("the faults");
+        }
         // A worker that got no core in time told nothing yet of what it left.
         let report = if report.left.is_empty() { producer.stop(10 * SECOND) } else { report };
         (all, report)
