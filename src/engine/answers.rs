@@ -1,7 +1,7 @@
 //! What came back: answers to Produce and InitProducerId, and what they say besides the verdict.
 
 use super::classify::{classify, Attempt, Verdict};
-use super::io::{Actions, NetAction};
+use super::io::Actions;
 use super::node::{Asked, LONGEST_THROTTLE};
 use super::retry::Failure;
 use super::{identity, Engine};
@@ -101,7 +101,6 @@ impl Engine {
         if ms == 0 {
             return;
         }
-        self.stats.throttled += 1;
         if ours {
             let until = now + Duration::from_millis(ms).min(LONGEST_THROTTLE);
             let node = &mut self.nodes[node];
@@ -123,33 +122,30 @@ impl Engine {
         if !self.identity.wants_to_ask(now) {
             return;
         }
-        let ready: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.nodes[node].is_ready()).collect();
-        let youngest = ready.iter().copied().max_by_key(|&node| {
-            // None at all is best: later than any.
-            self.nodes[node].oldest_question().map_or(now + Duration::from_secs(1), |since| since)
-        });
-        let Some(node) = youngest else {
+        let Some(node) = self.best_node(|_| true) else {
             if !self.eras.is_empty() {
                 self.connect_somewhere(now, actions);
             }
             return;
         };
-        let timeout = self.settings.request_timeout;
-        let Some(session) = self.nodes[node].session_mut() else { return };
-        let version = session.versions.as_ref().and_then(|v| v.init_producer_id());
-        let Some(version) = version else {
-            if self
-                .identity
-                .refuse("the cluster knows no producer ids (Kafka before 0.11, or a look-alike)".into(), now)
-            {
-                self.enqueue_all(now);
-            }
+        let Some(versions) = self.nodes[node].session().and_then(|session| session.versions) else { return };
+        let Some(version) = versions.init_producer_id() else {
+            let reason = "the cluster knows no producer ids (Kafka before 0.11, or a look-alike)";
+            self.identity.refuse(reason.into(), now);
+            self.enqueue_all(now);
             return;
         };
-        let correlation = session.next_correlation();
-        let frame = init_producer_id::encode(version, correlation, &self.settings.client_id, -1, -1);
-        session.asked(correlation, version, Asked::InitProducerId, now, timeout);
-        actions.net.push(NetAction::Send { conn: session.conn, frame });
+        let encode =
+            |correlation, client_id: &str| init_producer_id::encode(version, correlation, client_id, -1, -1);
+        self.put_question(
+            now,
+            node,
+            version,
+            Asked::InitProducerId,
+            self.settings.request_timeout,
+            encode,
+            actions,
+        );
         self.identity.asked();
     }
 

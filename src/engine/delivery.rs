@@ -31,11 +31,6 @@ impl Engine {
         self.go_on(now, at, actions);
     }
 
-    /// Written to the socket, and nobody will say more (acks=0).
-    pub(super) fn written_unasked(&mut self, now: Instant, at: u32, id: u64, actions: &mut Actions) {
-        self.delivered(now, at, id, None, None, actions);
-    }
-
     fn settle_delivered(
         &mut self,
         now: Instant,

@@ -126,7 +126,7 @@ impl Identity {
                 self.last = None;
                 self.state = State::Granted { producer_id, epoch };
             }
-            ErrorCode::None => return self.refuse("the cluster answered with no producer id".into(), now),
+            ErrorCode::None => self.refuse("the cluster answered with no producer id".into(), now),
             ErrorCode::CoordinatorLoadInProgress
             | ErrorCode::CoordinatorNotAvailable
             | ErrorCode::NotCoordinator
@@ -149,25 +149,23 @@ impl Identity {
                     ErrorCode::ClusterAuthorizationFailed => ": grant IDEMPOTENT_WRITE on the cluster",
                     _ => "",
                 };
-                return self
-                    .refuse(format!("the cluster refuses a producer id with {error}{hint}").into(), now);
+                self.refuse(format!("the cluster refuses a producer id with {error}{hint}").into(), now);
             }
             strange => {
                 self.strange += 1;
-                if self.strange >= STRANGE_ANSWERS {
-                    return self
-                        .refuse(format!("the cluster refuses a producer id with {strange}").into(), now);
+                if self.strange < STRANGE_ANSWERS {
+                    self.last = Some(format!("the cluster answered {strange}"));
+                    self.wait(now);
+                    return false;
                 }
-                self.last = Some(format!("the cluster answered {strange}"));
-                self.wait(now);
-                return false;
+                self.refuse(format!("the cluster refuses a producer id with {strange}").into(), now);
             }
         }
         true
     }
 
-    /// No id is to be had. True as for `answered`.
-    pub fn refuse(&mut self, reason: Arc<str>, now: Instant) -> bool {
+    /// No id is to be had: what is queued goes on without one, or has to be dropped (see `state`).
+    pub fn refuse(&mut self, reason: Arc<str>, now: Instant) {
         if self.required {
             log::warn!(
                 "enable.idempotence is required, and {reason}; messages are dropped until that is mended"
@@ -177,7 +175,6 @@ impl Identity {
             log::warn!("not idempotent: {reason}; delivery is at least once (set enable.idempotence=false to say so)");
             self.state = State::Off(Some(reason));
         }
-        true
     }
 
     /// Begins the next epoch if `used` is the current one. At the end of the range a new id is asked for.

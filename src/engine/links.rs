@@ -10,6 +10,7 @@ use crate::config::settings::Acks;
 use crate::error::Cause;
 use crate::protocol::api_versions::{self, Versions};
 use crate::protocol::error_code::ErrorCode;
+use crate::protocol::frame::Frame;
 use crate::protocol::header::{self, Api};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,11 +94,26 @@ impl Engine {
     fn ask_for_versions(&mut self, now: Instant, node: usize, actions: &mut Actions) {
         let timeout = self.setup_timeout(node);
         let version = self.nodes[node].api_versions;
-        let client_id = self.settings.client_id.clone();
+        let encode = |correlation, client_id: &str| api_versions::encode(version, correlation, client_id);
+        self.put_question(now, node, version, Asked::ApiVersions, timeout, encode, actions);
+    }
+
+    /// Sends a request other than Produce. `encode` gets the correlation id and the client's.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn put_question(
+        &mut self,
+        now: Instant,
+        node: usize,
+        version: i16,
+        what: Asked,
+        timeout: Duration,
+        encode: impl FnOnce(i32, &str) -> Frame,
+        actions: &mut Actions,
+    ) {
         let Some(session) = self.nodes[node].session_mut() else { return };
         let correlation = session.next_correlation();
-        let frame = api_versions::encode(version, correlation, &client_id);
-        session.asked(correlation, version, Asked::ApiVersions, now, timeout);
+        let frame = encode(correlation, &self.settings.client_id);
+        session.asked(correlation, version, what, now, timeout);
         actions.net.push(NetAction::Send { conn: session.conn, frame });
     }
 
@@ -305,7 +321,8 @@ impl Engine {
         while let Some(request) = self.nodes[node].session_mut().and_then(Session::written_silent) {
             if let Asked::Produce { batches, .. } = request.what {
                 for (at, id) in batches {
-                    self.written_unasked(now, at, id, actions);
+                    // Nobody will say more (acks=0).
+                    self.delivered(now, at, id, None, None, actions);
                 }
             }
         }
@@ -366,7 +383,6 @@ impl Engine {
     pub(super) fn on_frame(&mut self, now: Instant, conn: ConnId, frame: &[u8], actions: &mut Actions) {
         let Some(&node) = self.by_conn.get(&conn) else { return };
         if let Err(words) = self.take_answer(now, node, frame, actions) {
-            self.stats.malformed += 1;
             self.hang_up(now, node, words, None, actions);
         }
     }

@@ -1,6 +1,6 @@
 //! The view of the cluster: who is asked for it, and what an answer changes.
 
-use super::io::{Actions, NetAction};
+use super::io::Actions;
 use super::node::{Asked, Link, Node};
 use super::partition::Partition;
 use super::timers::Timer;
@@ -9,6 +9,7 @@ use crate::config::settings::RecoveryStrategy;
 use crate::error::Cause;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::metadata::{self, Metadata};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many topics are asked for at once: a thousand misspelt names must not make every answer huge.
@@ -42,11 +43,14 @@ impl Engine {
         }
     }
 
-    /// The connection that answers best.
+    /// Who is asked for metadata.
     fn node_to_ask(&self) -> Option<usize> {
-        let candidates = || {
-            (0..self.nodes.len()).filter(|&node| self.nodes[node].is_ready() && !self.refresh.is_asking(node))
-        };
+        self.best_node(|node| !self.refresh.is_asking(node))
+    }
+
+    /// Of the connections that may be used, the one that answers best.
+    pub(super) fn best_node(&self, may: impl Fn(usize) -> bool) -> Option<usize> {
+        let candidates = || (0..self.nodes.len()).filter(|&node| self.nodes[node].is_ready() && may(node));
         let silence = |node: &usize| self.nodes[*node].oldest_question();
         // The one whose oldest question is youngest; none at all is best.
         candidates().filter(|node| silence(node).is_none()).min().or_else(|| candidates().max_by_key(silence))
@@ -135,15 +139,21 @@ impl Engine {
         create: bool,
         actions: &mut Actions,
     ) {
-        let names: Vec<&str> = slots.iter().map(|slot| &*self.topics[*slot].name).collect();
-        let timeout = self.settings.request_timeout;
-        let Some(session) = self.nodes[node].session_mut() else { return };
-        let Some(version) = session.versions.as_ref().map(|v| v.metadata()) else { return };
-        let correlation = session.next_correlation();
-        let frame = metadata::encode(version, correlation, &self.settings.client_id, &names, create);
-        session.asked(correlation, version, Asked::Metadata, now, timeout);
-        actions.net.push(NetAction::Send { conn: session.conn, frame });
-        self.stats.metadata_requests += 1;
+        let Some(versions) = self.nodes[node].session().and_then(|session| session.versions) else { return };
+        let version = versions.metadata();
+        let names: Vec<Arc<str>> = slots.iter().map(|slot| self.topics[*slot].name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let encode =
+            |correlation, client_id: &str| metadata::encode(version, correlation, client_id, &names, create);
+        self.put_question(
+            now,
+            node,
+            version,
+            Asked::Metadata,
+            self.settings.request_timeout,
+            encode,
+            actions,
+        );
         for slot in slots {
             let topic = &mut self.topics[*slot];
             if !topic.is_known() {
@@ -165,19 +175,17 @@ impl Engine {
         if !partition.has_messages() {
             return false;
         }
-        let leader =
-            partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+        let leader = self.leader_of(partition);
         partition.mute.is_some() || leader.is_none_or(|node| node.failures > 0 || node.gone)
     }
 
     /// Topics that nobody uses any more are not asked for.
     fn retire_topics(&mut self, now: Instant) {
         let idle = self.settings.metadata_max_idle;
-        for topic in &mut self.topics {
-            let busy = !topic.parked.is_empty()
-                || topic.partitions.iter().any(|&at| self.partitions[at as usize].has_messages());
-            if !busy && now.saturating_duration_since(topic.last_used) > idle {
-                topic.in_use = false;
+        for slot in 0..self.topics.len() {
+            let is_idle = now.saturating_duration_since(self.topics[slot].last_used) > idle;
+            if is_idle && !self.has_waiting(slot) {
+                self.topics[slot].in_use = false;
             }
         }
     }

@@ -195,6 +195,12 @@ impl Engine {
         [links, asking[0], asking[1], self.timers.next(), self.stop].into_iter().flatten().min()
     }
 
+    /// The broker that leads a partition, as far as it is known.
+    fn leader_of(&self, partition: &Partition) -> Option<&Node> {
+        let leader = partition.leader?;
+        self.by_id.get(&leader).map(|node| &self.nodes[*node])
+    }
+
     fn ring_timers(&mut self, now: Instant, actions: &mut Actions) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {

@@ -198,9 +198,8 @@ impl Engine {
         let Some(mute) = &partition.mute else { return };
         let over = match mute.refused_by {
             None => true,
-            Some((by, epoch)) if partition.leader_epoch >= 0 => {
-                partition.leader.is_some_and(|leader| leader != by || partition.leader_epoch > epoch)
-                    && partition.leader_epoch > epoch
+            Some((_, epoch)) if partition.leader_epoch >= 0 => {
+                partition.leader.is_some() && partition.leader_epoch > epoch
             }
             Some((by, _)) => {
                 let first = partition.batches.iter().all(|batch| batch.tries.refusals <= 1);

@@ -23,7 +23,6 @@ impl Engine {
     /// Distributes a chunk's messages over the partitions' batches.
     pub(super) fn route(&mut self, now: Instant, chunk: &Chunk, actions: &mut Actions) {
         self.chunks += 1;
-        self.stats.accepted += u64::from(chunk.len());
         let source = Source { opened: chunk.opened(), era: None };
         let mut placement = Placement::new(chunk.block());
         let mut last_topic = None;
@@ -117,7 +116,7 @@ impl Engine {
     fn load(&self, at: u32) -> Load {
         let partition = &self.partitions[at as usize];
         let settings = &self.settings;
-        let node = partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+        let node = self.leader_of(partition);
         let standing = match (node, settings.partitioner_availability_timeout, &settings.client_rack) {
             (None, ..) => Standing::Leaderless,
             (Some(node), Some(timeout), _) if node.is_slow(self.last_advance, timeout) => Standing::Slow,

@@ -54,7 +54,6 @@ impl Engine {
         partition.due = false;
         partition.last_len = batch.raw_len();
         self.topics[partition.topic as usize].sticky.batch_closed(partition.index as u32);
-        self.stats.raw_bytes += batch.raw_len() as u64;
         Some(batch)
     }
 

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// Counters since the start. The worker adds what only it knows.
 #[derive(Debug, Default)]
 pub struct EngineStats {
-    pub accepted: u64,
     pub delivered: u64,
     pub dropped: u64,
     dropped_by_cause: BTreeMap<String, u64>,
@@ -22,11 +21,7 @@ pub struct EngineStats {
     pub batches: u64,
     pub requests: u64,
     pub request_bytes: u64,
-    pub raw_bytes: u64,
-    pub metadata_requests: u64,
     pub splits: u64,
-    pub throttled: u64,
-    pub malformed: u64,
     queued: Times,
     lingered: Times,
     in_flight: Times,
@@ -107,7 +102,6 @@ impl Engine {
         let s = &self.stats;
         let in_flight = self.partitions.iter().flat_map(|p| &p.batches).filter(|batch| batch.is_in_flight());
         Stats {
-            accepted: s.accepted,
             delivered: s.delivered,
             dropped: s.dropped,
             dropped_by_cause: by_count(&s.dropped_by_cause),
@@ -200,7 +194,7 @@ impl Engine {
         }
         let seconds =
             |since: Option<Instant>| since.map_or(0, |at| now.saturating_duration_since(at).as_secs());
-        match partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]) {
+        match self.leader_of(partition) {
             None => Some(format!("no leader since {} s", seconds(partition.leaderless_since))),
             Some(node) if node.is_throttled(now) => {
                 let left =
@@ -231,7 +225,7 @@ impl Engine {
         if topic.unknown_since.is_some() {
             return Some(Cause::UnknownTopic);
         }
-        let node = partition.leader.and_then(|leader| self.by_id.get(&leader)).map(|node| &self.nodes[*node]);
+        let node = self.leader_of(partition);
         let present = match node {
             None => Some(Cause::NoLeader),
             Some(node) if !node.is_ready() => self.unreachable(node),

@@ -94,7 +94,6 @@ struct Worker<C> {
     /// In the order in which it came. More than a turn's share only when somebody waits for all of it.
     inbox: VecDeque<Item>,
     /// Chunks on their way into the inbox.
-    #[allow(clippy::vec_box)] // they stay in the boxes in which they travel
     taken: Vec<Box<Chunk>>,
     /// When this turn began.
     now: Instant,

@@ -305,15 +305,21 @@ fn a_request_that_comes_to_life_late_doubles_nothing() {
 fn after_long_idleness_one_batch_goes_ahead_alone() {
     let mut world = under_way(&[("linger.ms", "0")]);
     world.run_for(secs(100));
+    assert_eq!(requests_while_hung(&mut world, 3, ms(10)), 1);
+    world.finish_delivered(secs(10));
+}
+
+/// How many requests go out for `batches`, each sent `pause` after the one before, while the leader answers none.
+fn requests_while_hung(world: &mut World, batches: usize, pause: std::time::Duration) -> usize {
     world.hang(1);
     let before = world.requests_of(Api::Produce);
-    for _ in 0..3 {
+    for _ in 0..batches {
         world.send("t", 1);
-        world.run_for(ms(10));
+        world.run_for(pause);
     }
-    assert_eq!(world.requests_of(Api::Produce) - before, 1);
+    let requests = world.requests_of(Api::Produce) - before;
     world.resume(1);
-    world.finish_delivered(secs(10));
+    requests
 }
 
 /// Partitions take up a new epoch when nothing of theirs is in flight, idle ones with their next batch.
@@ -368,14 +374,7 @@ fn a_cluster_without_producer_ids_is_written_to_one_batch_at_a_time() {
     let mut world = World::new(&[("linger.ms", "0")]).versions(&versions).topic("t", 1);
     world.send("t", 1);
     world.run_for(secs(1));
-    world.hang(1);
-    let before = world.requests_of(Api::Produce);
-    for _ in 0..5 {
-        world.send("t", 1);
-        world.run_for(ms(1));
-    }
-    assert_eq!(world.requests_of(Api::Produce) - before, 1);
-    world.resume(1);
+    assert_eq!(requests_while_hung(&mut world, 5, ms(1)), 1);
     world.finish_delivered(secs(10));
 }
 
@@ -402,14 +401,7 @@ fn brokers_before_produce_v5_get_one_batch_at_a_time() {
     let mut world = World::new(&[("linger.ms", "0")]).versions(&Versions::kafka_0_11()).topic("t", 1);
     world.send("t", 1);
     world.run_for(secs(1));
-    world.hang(1);
-    let before = world.requests_of(Api::Produce);
-    for _ in 0..5 {
-        world.send("t", 1);
-        world.run_for(ms(1));
-    }
-    assert_eq!(world.requests_of(Api::Produce) - before, 1);
-    world.resume(1);
+    assert_eq!(requests_while_hung(&mut world, 5, ms(1)), 1);
     world.finish_delivered(secs(10));
 }
 
